@@ -1,0 +1,5 @@
+import sys
+
+from clew.cli import main
+
+sys.exit(main())

@@ -1,0 +1,83 @@
+"""What to look at next: the observation that tells the explanations apart for the least cost.
+
+The gain of a test is the information its outcome is expected to give about which explanation holds: the
+credence-weighted Jensen-Shannon divergence of what the explanations predict, in bits. Where all predict the same, the
+gain is zero, however thorough the test. A test that reads what others have read already is discounted like its clue
+would be. Seconds of a person count like seconds of a machine, and looking costs a person a minute more.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from clew.case.weigh import UNKNOWN, Likelihoods, Subject, Weighing, applies, priors
+from clew.knowledge.model import Knowledge
+from clew.records.clue import UNCLEAR, Clue
+
+PERSON_SECONDS = 60.0
+SETUP_SECONDS = 10.0
+"""Starting anything at all costs about this much: without it a test of a millisecond would beat every other."""
+
+
+class Choice(NamedTuple):
+    """A test worth making, with what the leading explanations predict for it."""
+
+    test: str
+    gain: float
+    cost: float
+    predictions: tuple[tuple[str, str, float], ...]
+
+    @property
+    def worth(self) -> float:
+        """Bits per second, counting the setting up."""
+        return self.gain / (self.cost + SETUP_SECONDS)
+
+
+def choose(
+    knowledge: Knowledge, weighing: Weighing, clues: Iterable[Clue], subject: Subject, most: int = 5
+) -> tuple[Choice, ...]:
+    """The tests most worth making, best first. Tests already made (and not unclear) are left out."""
+    given = tuple(clues)
+    made = {clue.test for clue, held in zip(given, weighing.clues, strict=True) if held.kind != UNCLEAR}
+    counts: dict[str, int] = {}
+    for clue, held in zip(given, weighing.clues, strict=True):
+        if held.weight > 0.0:
+            for channel in clue.reads:
+                counts[channel] = counts.get(channel, 0) + 1
+    prior = priors(knowledge, subject)
+    credences = {share.cause: share.credence for share in weighing.shares}
+    credences[UNKNOWN] = weighing.unknown
+    leading = [share.cause for share in weighing.shares[:4]]
+    choices = []
+    for test in knowledge.tests.values():
+        if test.id in made or not applies(test, subject.domain):
+            continue
+        table = Likelihoods(knowledge, test, prior, subject.own)
+        discount = 1.0 / (1.0 + counts.get(test.reads, 0) * knowledge.priors.overlap)
+        found = discount * gain(credences, table.rows)
+        cost = test.seconds + (PERSON_SECONDS if test.person else 0.0)
+        choices.append(Choice(test.id, found, cost, _predictions(leading, table)))
+    choices = [choice for choice in choices if choice.gain > 1e-9]
+    choices.sort(key=lambda choice: (-choice.worth, choice.test))
+    return tuple(choices[:most])
+
+
+def gain(credences: dict[str, float], rows: dict[str, tuple[float, ...]]) -> float:
+    """Expected information about the explanation from one look at the outcome, in bits."""
+    size = len(next(iter(rows.values())))
+    average = [math.fsum(share * rows[name][index] for name, share in credences.items()) for index in range(size)]
+    parts = [
+        share * chance * math.log2(chance / mean)
+        for name, share in credences.items()
+        if share > 0.0
+        for chance, mean in zip(rows[name], average, strict=True)
+    ]
+    return max(math.fsum(parts), 0.0)
+
+
+def _predictions(leading: list[str], table: Likelihoods) -> tuple[tuple[str, str, float], ...]:
+    found = []
+    for cause in leading:
+        chance, index = max((chance, -index) for index, chance in enumerate(table.rows[cause]))
+        found.append((cause, table.outcomes[-index], chance))
+    return tuple(found)

@@ -1,0 +1,34 @@
+"""The verdict in one word, as CONTRACT defines it."""
+
+from typing import NamedTuple
+
+from clew.case.conduct import LOCALISED, is_null
+from clew.case.weigh import Weighing
+from clew.knowledge.model import Knowledge
+
+ENOUGH = 3
+"""Fewer checks than this that all passed show too little to call anything healthy."""
+
+
+class Verdict(NamedTuple):
+    word: str  # "fault" | "suspect" | "healthy" | "undecided"
+    says: str
+
+
+def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
+    seen = [held for held in weighing.clues if held.kind == "seen" and held.weight > 0.0]
+    passed = [held for held in weighing.clues if held.kind == "absent" and held.weight > 0.0]
+    if weighing.findings:
+        count = len(weighing.findings)
+        return Verdict("fault", "The mechanism was seen." if count == 1 else f"{count} mechanisms were seen.")
+    lead = weighing.shares[0]
+    if lead.credence > LOCALISED and not is_null(knowledge, lead.cause) and seen:
+        return Verdict("fault", "One explanation stands out; its mechanism has not been seen yet.")
+    if seen:
+        if lead.credence > LOCALISED:
+            return Verdict("suspect", "What was seen may well be no fault.")
+        return Verdict("suspect", "Something is wrong, and no single cause stands out yet.")
+    if len(passed) >= ENOUGH:
+        return Verdict("healthy", f"All {len(passed)} checks that were made passed.")
+    made = f"only {len(passed)} passed check{'s' * (len(passed) != 1)}" if passed else "nothing yet"
+    return Verdict("undecided", f"Too little was observed to say: {made}.")

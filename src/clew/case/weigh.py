@@ -1,0 +1,298 @@
+"""From clues to credences.
+
+Priors come from the families, spread over the causes that can apply to the subject, with a share for `unknown` and for
+"no fault". Each clue multiplies in how likely its outcome is under each cause. Three things keep that honest:
+
+- clues that read the same channel are not independent witnesses: n of them count as n / (1 + (n - 1) * overlap) each,
+  so that five views of one loss curve weigh about as much as one;
+- an outcome in which the mechanism itself was seen makes a finding, whatever the priors said; findings leave the
+  contest, and the shares say what else it could be;
+- `unknown` predicts what the causes predict on average, and never falls below its floor.
+
+The result depends on which clues there are and on nothing else: not on their order, not on what was retracted.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from clew.knowledge.model import Knowledge, Row, Scale, Test
+from clew.records.case import Own
+from clew.records.clue import UNCLEAR, Clue
+from clew.records.place import Place
+
+UNKNOWN = "unknown"
+EXPECTED = 0.8
+"""How firmly a person's own hypothesis is taken to predict the outcome that they said it predicts."""
+
+
+class Subject(NamedTuple):
+    """What is being weighed: the kind of subject, and whether somebody complained or the run is a routine one."""
+
+    domain: str = "general"
+    setting: str = "complaint"
+    own: tuple[Own, ...] = ()
+
+
+ORDINARY = Subject()
+
+
+class Pull(NamedTuple):
+    """What one clue did to one explanation: bits for it (positive) or against it (negative)."""
+
+    clue: int
+    bits: float
+
+
+class Finding(NamedTuple):
+    """A cause whose mechanism was seen. `credence` is how sure it is that the mechanism is there."""
+
+    cause: str
+    credence: float
+    clues: tuple[int, ...]
+    where: tuple[Place, ...]
+
+
+class Share(NamedTuple):
+    """An explanation supported by symptoms only, and its part of the whole."""
+
+    cause: str
+    credence: float
+    prior: float
+    pulls: tuple[Pull, ...]
+
+
+class Weighed(NamedTuple):
+    """A clue as it entered: its outcome under today's scale, its weight, and the kind of that outcome."""
+
+    outcome: str
+    kind: str
+    weight: float
+
+
+class Weighing(NamedTuple):
+    """Shares and `unknown` sum to 1. Clue numbers are positions in the clues given."""
+
+    findings: tuple[Finding, ...]
+    shares: tuple[Share, ...]
+    unknown: float
+    clues: tuple[Weighed, ...]
+
+    def credence(self, cause: str) -> float:
+        if cause == UNKNOWN:
+            return self.unknown
+        held: dict[str, float] = {share.cause: share.credence for share in self.shares}
+        held.update({finding.cause: finding.credence for finding in self.findings})
+        return held.get(cause, 0.0)
+
+
+def priors(knowledge: Knowledge, subject: Subject) -> dict[str, float]:
+    """The share of each explanation before anything was seen; sums to 1 with `unknown`."""
+    table = knowledge.priors
+    domain = knowledge.domains[subject.domain]
+    shares = dict(domain.shares)
+    none = dict(dict(table.none)[subject.setting])
+    left = 1.0 - table.unknown - sum(none.values())
+    ordinary = {key: family.prior for key, family in knowledge.families.items() if key not in shares and family.prior}
+    special = sum(shares.values())
+    whole = sum(ordinary.values())
+    masses = {key: left * share for key, share in shares.items()}
+    masses.update({key: left * (1.0 - special) * prior / whole for key, prior in ordinary.items()})
+    found: dict[str, float] = {}
+    for key, mass in masses.items():
+        able = [c for c in knowledge.causes.values() if c.family == key and _applies(c.domains, subject.domain)]
+        total = sum(cause.weight for cause in able)
+        found.update({cause.id: mass * cause.weight / total for cause in able})
+    found.update(none)
+    found[UNKNOWN] = table.unknown
+    for own in subject.own:
+        found = {key: share * (1.0 - own.prior) for key, share in found.items()}
+        found[own.id] = own.prior
+    whole = math.fsum(found.values())
+    return {key: share / whole for key, share in found.items()}
+
+
+def _applies(domains: tuple[str, ...], domain: str) -> bool:
+    return not domains or domain == "general" or domain in domains
+
+
+def applies(test: Test, domain: str) -> bool:
+    """Whether a test makes sense for a subject. Tests of special subjects wait until the subject is named."""
+    return not test.domains or domain in test.domains
+
+
+def weigh(knowledge: Knowledge, clues: Iterable[Clue], subject: Subject = ORDINARY) -> Weighing:
+    """Credences from clues. Clues of unknown tests or outcomes carry no weight, and neither do unclear ones."""
+    given = tuple(clues)
+    digests = [clue.digest for clue in given]
+    prior = priors(knowledge, subject)
+    read = [read_outcome(knowledge, clue) for clue in given]
+    weights = effective_weights(given, digests, [kind for _, kind in read], knowledge.priors.overlap)
+    tables = {
+        name: Likelihoods(knowledge, knowledge.tests[name], prior, subject.own)
+        for name in dict.fromkeys(clue.test for clue in given)
+        if name in knowledge.tests
+    }
+    weighed = tuple(Weighed(outcome, kind, weight) for (outcome, kind), weight in zip(read, weights, strict=True))
+
+    columns = [
+        (index, weights[index], tables[clue.test].of(weighed[index].outcome))
+        for index, clue in enumerate(given)
+        if weights[index] > 0.0
+    ]
+    columns.sort(key=lambda column: digests[column[0]])
+    logs = [math.log(share) for share in prior.values()]
+    for _, weight, column in columns:
+        logs = [total + weight * math.log(chance) for total, chance in zip(logs, column, strict=True)]
+
+    findings = _findings(knowledge, given, weighed, tables)
+    out = {finding.cause for finding in findings}
+    posterior = _normalise({name: value for name, value in zip(prior, logs, strict=True) if name not in out})
+    posterior = _keep_floor(posterior, knowledge.priors.unknown_floor)
+    pulls = _pulls(prior, columns)
+    shares = [
+        Share(name, credence, prior[name], pulls[name]) for name, credence in posterior.items() if name != UNKNOWN
+    ]
+    shares.sort(key=lambda share: (-share.credence, share.cause))
+    return Weighing(findings, tuple(shares), posterior[UNKNOWN], weighed)
+
+
+def read_outcome(knowledge: Knowledge, clue: Clue) -> tuple[str, str]:
+    """The outcome under today's scale and its kind: "seen", "absent" or "unclear"."""
+    test = knowledge.tests.get(clue.test)
+    if test is None or clue.outcome == UNCLEAR:
+        return UNCLEAR, UNCLEAR
+    name = clue.outcome
+    measured = dict(clue.measured)
+    if test.scale is not None and isinstance(measured.get(test.scale.of), int | float):
+        name = on_scale(test.scale, float(measured[test.scale.of] or 0.0))
+    outcome = test.outcome(name)
+    return (outcome.name, outcome.kind) if outcome else (UNCLEAR, UNCLEAR)
+
+
+def on_scale(scale: Scale, value: float) -> str:
+    if math.isnan(value):
+        return scale.nan or UNCLEAR
+    for limit, outcome in scale.steps:
+        if value < limit:
+            return outcome
+    return scale.above
+
+
+def effective_weights(clues: tuple[Clue, ...], digests: list[str], kinds: list[str], overlap: float) -> list[float]:
+    """How much each clue counts. The same observation entered twice counts once, an unclear one not at all."""
+    counts: dict[str, int] = {}
+    firsts: set[str] = set()
+    counted = []
+    for clue, digest, kind in zip(clues, digests, kinds, strict=True):
+        new = kind != UNCLEAR and digest not in firsts
+        counted.append(new)
+        if new:
+            firsts.add(digest)
+            for channel in clue.reads:
+                counts[channel] = counts.get(channel, 0) + 1
+    weights = []
+    for clue, new in zip(clues, counted, strict=True):
+        most = max((counts[channel] for channel in clue.reads), default=1) if new else 0
+        weights.append(1.0 / (1.0 + (most - 1) * overlap) if new else 0.0)
+    return weights
+
+
+class Likelihoods:
+    """P(outcome | explanation) for one test. Rows stand in the order of the names given."""
+
+    def __init__(self, knowledge: Knowledge, test: Test, prior: dict[str, float], own: tuple[Own, ...] = ()) -> None:
+        self.outcomes = [outcome.name for outcome in test.outcomes]
+        self._index = {name: index for index, name in enumerate(self.outcomes)}
+        named: dict[str, Row] = {cause: row for row in test.rows for cause in row.causes}
+        expected = {held.id: dict(held.expects).get(test.id, "") for held in own}
+        stated: dict[str, tuple[float, ...]] = {}
+        for name in prior:
+            cause = knowledge.causes.get(name)
+            if name in named:
+                stated[name] = named[name].p
+            elif cause is not None:
+                stated[name] = test.healthy if cause.family == "none" else test.otherwise
+            elif expected.get(name, "") in self._index:
+                stated[name] = self._expecting(expected[name])
+        mass = math.fsum(prior[name] for name in stated)
+        average = tuple(
+            math.fsum(prior[name] * row[index] for name, row in stated.items()) / mass
+            for index in range(len(self.outcomes))
+        )
+        self.rows = {name: stated.get(name, average) for name in prior}
+
+    def _expecting(self, outcome: str) -> tuple[float, ...]:
+        rest = (1.0 - EXPECTED) / (len(self.outcomes) - 1)
+        return tuple(EXPECTED if name == outcome else rest for name in self.outcomes)
+
+    def of(self, outcome: str) -> list[float]:
+        index = self._index[outcome]
+        return [row[index] for row in self.rows.values()]
+
+
+def _normalise(logs: dict[str, float]) -> dict[str, float]:
+    highest = max(logs.values())
+    parts = {name: math.exp(value - highest) for name, value in logs.items()}
+    whole = math.fsum(parts.values())
+    return {name: part / whole for name, part in parts.items()}
+
+
+def _keep_floor(posterior: dict[str, float], floor: float) -> dict[str, float]:
+    held = posterior[UNKNOWN]
+    if held >= floor:
+        return posterior
+    room = (1.0 - floor) / (1.0 - held)
+    return {name: floor if name == UNKNOWN else credence * room for name, credence in posterior.items()}
+
+
+def _pulls(prior: dict[str, float], columns: list[tuple[int, float, list[float]]]) -> dict[str, tuple[Pull, ...]]:
+    """Bits for or against each explanation, measured against what all of them together expected."""
+    pulls: dict[str, list[Pull]] = {name: [] for name in prior}
+    for index, weight, column in columns:
+        average = math.log2(math.fsum(share * chance for share, chance in zip(prior.values(), column, strict=True)))
+        for name, chance in zip(prior, column, strict=True):
+            pulls[name].append(Pull(index, weight * (math.log2(chance) - average)))
+    return {name: tuple(sorted(held, key=lambda pull: (-abs(pull.bits), pull.clue))) for name, held in pulls.items()}
+
+
+def _findings(
+    knowledge: Knowledge, clues: tuple[Clue, ...], weighed: tuple[Weighed, ...], tables: dict[str, Likelihoods]
+) -> tuple[Finding, ...]:
+    """Mechanisms that were seen, unless other looks at the same mechanism say that they are not there."""
+    seen: dict[str, list[tuple[int, float]]] = {}
+    for index, (clue, held) in enumerate(zip(clues, weighed, strict=True)):
+        if held.weight > 0.0:
+            for decisive in knowledge.tests[clue.test].decisive:
+                if decisive.outcome == held.outcome:
+                    seen.setdefault(decisive.cause, []).append((index, decisive.sure))
+    findings = []
+    for cause, sightings in seen.items():
+        if cause not in next(iter(tables.values())).rows:
+            continue
+        sure = max(chance for _, chance in sightings)
+        odds = math.log(sure / (1.0 - sure)) + _second_looks(
+            knowledge, cause, clues, weighed, {i for i, _ in sightings}
+        )
+        credence = min(1.0 / (1.0 + math.exp(-odds)), 0.995)
+        if credence >= 0.5:
+            numbers = tuple(index for index, _ in sightings)
+            where = dict.fromkeys(place for index in numbers for place in clues[index].where)
+            findings.append(Finding(cause, credence, numbers, tuple(where)))
+    return tuple(sorted(findings, key=lambda finding: (-finding.credence, finding.cause)))
+
+
+def _second_looks(
+    knowledge: Knowledge, cause: str, clues: tuple[Clue, ...], weighed: tuple[Weighed, ...], sightings: set[int]
+) -> float:
+    """What other observations of the same mechanism add to, or take from, the log-odds of a sighting."""
+    total = []
+    for index, (clue, held) in enumerate(zip(clues, weighed, strict=True)):
+        test = knowledge.tests.get(clue.test)
+        if index in sightings or held.weight == 0.0 or test is None or test.role != "mechanism":
+            continue
+        place = [outcome.name for outcome in test.outcomes].index(held.outcome)
+        total += [
+            held.weight * math.log(row.p[place] / test.healthy[place]) for row in test.rows if cause in row.causes
+        ]
+    return math.fsum(total)

@@ -1,0 +1,82 @@
+"""The command line: one file per command, each a thin skin over `clew.app`.
+
+Only the command that was asked for is imported, so that `clew --help` starts as fast as Python does.
+"""
+
+import os
+import sys
+from argparse import ArgumentParser, HelpFormatter
+from importlib import import_module
+from typing import Any, NoReturn
+
+from clew import __version__
+from clew.errors import ClewError
+
+COMMANDS = {
+    "case": "debug by hand: enter what you saw, get credences and the next observation",
+    "why": "what is known about a cause, a test, a claim or a symptom, with its sources",
+    "preflight": "before a long run: what would have gone wrong if it failed",
+    "evidence": "check the quotes of an evidence map, draw it, seal it",
+    "completion": "print the line that switches shell completion on",
+}
+
+
+class Formatter(HelpFormatter):
+    """Help as wide as the terminal, without importing what argparse would ask for its size."""
+
+    def __init__(self, prog: str) -> None:
+        from clew.report.text import width
+
+        super().__init__(prog, max_help_position=28, width=width())
+
+
+class Parser(ArgumentParser):
+    """Says what is wrong in one sentence instead of printing the usage above it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("formatter_class", Formatter)
+        kwargs.setdefault("allow_abbrev", False)
+        super().__init__(*args, **kwargs)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def build(only: str = "") -> Parser:
+    """The parser, with the arguments of one command filled in, or of all when none is named."""
+    parser = Parser(prog="clew", description="Finds out why training code that runs does not learn.")
+    parser.add_argument("--version", action="version", version=f"clew {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
+    for name, gist in COMMANDS.items():
+        command = commands.add_parser(name, help=gist, description=gist[0].upper() + gist[1:] + ".")
+        if only in ("", name):
+            import_module(f"clew.cli.{name}").arguments(command)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    words = sys.argv[1:] if argv is None else argv
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(build())
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    named = words[0] if words and words[0] in COMMANDS else "-"
+    try:
+        options = build(named).parse_args(words)
+        status: int = options.act(options)
+        sys.stdout.flush()
+        return status
+    except ClewError as error:
+        print(f"clew: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # Whoever read our output has stopped; so do we, without a second complaint at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130

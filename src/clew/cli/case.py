@@ -1,0 +1,336 @@
+"""`clew case`: the hypothesis ledger, by hand."""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from clew import app
+from clew.case import store
+from clew.cli import complete
+from clew.cli.output import ask, page, save, show
+from clew.errors import ClewError
+from clew.records.clue import Value
+from clew.records.place import Place
+from clew.report import terminal
+from clew.report.text import percent
+
+
+def arguments(parser: ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True)
+    new = verbs.add_parser("new", help="open a case for something that looks wrong")
+    new.add_argument("symptom", nargs="+", metavar="SYMPTOM", help="what you see, in your words")
+    _domain(new)
+    new.add_argument(
+        "--script", default="", metavar="FILE", help="the training script: clues made on other code are kept apart"
+    )
+    new.set_defaults(act=act_new)
+
+    clue = verbs.add_parser("clue", help="enter what you saw; without arguments, choose from a list")
+    _complete(
+        clue.add_argument("test", nargs="?", default="", metavar="TEST", help="which observation"), complete.tests
+    )
+    _complete(
+        clue.add_argument("outcome", nargs="?", default="", metavar="OUTCOME", help="what it showed"), complete.outcomes
+    )
+    clue.add_argument(
+        "--measured",
+        action="append",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="a number you read off; decides the outcome if none is given",
+    )
+    clue.add_argument("--at", action="append", default=[], metavar="FILE:LINE", help="where you saw it")
+    clue.add_argument("--says", default="", metavar="TEXT", help="your own words for it")
+    clue.add_argument("--reproduce", default="", metavar="COMMAND", help="how to see it again")
+    clue.add_argument("--why", default="", metavar="TEXT", help="with the outcome unclear: why")
+    _case(clue, act_clue)
+
+    note = verbs.add_parser("note", help="add to the work log")
+    note.add_argument("text", nargs="+", metavar="TEXT")
+    part = note.add_mutually_exclusive_group()
+    part.add_argument(
+        "--working-on", dest="part", action="store_const", const="working on", help="the output you work on now"
+    )
+    part.add_argument(
+        "--thinking", dest="part", action="store_const", const="thinking", help="thinking aloud (the default)"
+    )
+    part.add_argument(
+        "--running", dest="part", action="store_const", const="running", help="a run under way (with --question)"
+    )
+    part.add_argument("--result", dest="part", action="store_const", const="result", help="what a run showed")
+    note.add_argument("--question", default="", metavar="TEXT", help="the question that the run answers")
+    note.add_argument("--kind", default="", metavar="TEXT", help="the kind of run that a result belongs to")
+    _case(note, act_note)
+
+    own = verbs.add_parser("hypothesis", help="put an explanation of your own on the table")
+    own.add_argument("says", nargs="+", metavar="TEXT", help="what you think is wrong")
+    own.add_argument(
+        "--prior", type=float, required=True, metavar="P", help="how likely you think it is, between 0 and 1"
+    )
+    own.add_argument(
+        "--expects", action="append", default=[], metavar="TEST=OUTCOME", help="what a test would show if you are right"
+    )
+    own.add_argument("--check", required=True, metavar="TEXT", help="the observation that would prove it wrong")
+    _case(own, act_hypothesis)
+
+    following = verbs.add_parser("next", help="the observations most worth their cost")
+    following.add_argument("-n", type=int, default=5, metavar="N", help="how many (5)")
+    following.add_argument("--all-code", action="store_true", help="weigh clues made on other code too")
+    _case(following, act_next)
+
+    shown = verbs.add_parser("show", help="what was seen, what it may be, what to do")
+    shown.add_argument("--html", metavar="FILE", help="write one self-contained page")
+    shown.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    shown.add_argument("--all-code", action="store_true", help="weigh clues made on other code too")
+    _case(shown, act_show)
+
+    worklog = verbs.add_parser("log", help="the four-part work log")
+    _case(worklog, act_log)
+
+    retract = verbs.add_parser("retract", help="take an entry back; it stays in the log with the reason")
+    retract.add_argument("entry", metavar="NUMBER", help="the number shown as #N")
+    retract.add_argument("--reason", required=True, metavar="TEXT")
+    _case(retract, act_retract)
+
+    close = verbs.add_parser("close", help="record what it was and what no longer reproduces")
+    _complete(close.add_argument("--cause", required=True, metavar="CAUSE", help="what it was"), complete.causes)
+    close.add_argument("--evidence", default="", metavar="TEXT", help="the observation that no longer reproduces")
+    close.add_argument("--clue", default="", metavar="NUMBER", help="the clue that showed the fault and is gone")
+    close.add_argument("--unverified", default="", metavar="TEXT", help="why nothing shows that it is gone")
+    _case(close, act_close)
+
+    reopen = verbs.add_parser("reopen", help="open a closed case again")
+    reopen.add_argument("--reason", required=True, metavar="TEXT")
+    _case(reopen, act_reopen)
+
+    listing = verbs.add_parser("list", help="the cases there are")
+    listing.set_defaults(act=act_list)
+    use = verbs.add_parser("use", help="make a case the current one")
+    _complete(use.add_argument("name", metavar="CASE"), complete.cases)
+    use.set_defaults(act=act_use)
+
+
+def _case(parser: ArgumentParser, act: Any) -> None:
+    _complete(
+        parser.add_argument("--case", default="", metavar="CASE", help="which case (the current one)"), complete.cases
+    )
+    parser.set_defaults(act=act)
+
+
+def _domain(parser: ArgumentParser) -> None:
+    words = "vision, llm, tabular, timeseries, rl, pinn, … (general)"
+    _complete(parser.add_argument("--domain", default="general", metavar="DOMAIN", help=words), complete.domains)
+
+
+def _complete(argument: Any, completer: Any) -> None:
+    argument.completer = completer
+
+
+def entry_number(text: str) -> int:
+    try:
+        return int(text.lstrip("#"))
+    except ValueError:
+        raise ClewError(f"an entry is named by its number, as in #3, not {text!r}.") from None
+
+
+def act_new(options: Namespace) -> int:
+    case = app.case_new(" ".join(options.symptom), options.domain, options.script)
+    made = page()
+    made.say(f"Opened case {case.id}.")
+    found = app.suggest(case.symptom)
+    if found:
+        made.line()
+        made.say("Your words may describe one of these; enter those that you really saw:")
+        for item in found:
+            made.say(f"clew case clue {item.test} {item.outcome}", 2, "- ")
+            made.say(item.means, 4)
+    made.line()
+    made.say("`clew case next` says what is worth looking at first.")
+    show(made)
+    return 0
+
+
+def act_clue(options: Namespace) -> int:
+    test, outcome = options.test, options.outcome
+    measured = dict(_pair(text, "--measured", _value) for text in options.measured)
+    if not test or not (outcome or measured):
+        test, outcome = _pick(options.case, test)
+        if not test:
+            return 0
+    held = app.Options(
+        tuple(sorted(measured.items())),
+        tuple(Place.parse(text) for text in options.at),
+        options.says,
+        options.reproduce,
+        options.why,
+    )
+    before = app.case_view(options.case)
+    number, case = app.case_clue(options.case, test, outcome, held)
+    after = app.case_view(case.folder)
+    made = page()
+    entry = next(item.clue for item in case.clues if item.number == number)
+    made.say(f"#{number} {entry.test}: {entry.outcome}.")
+    _movement(before, after, made)
+    show(made)
+    return 0
+
+
+def _movement(before: Any, after: Any, made: Any) -> None:
+    """What the clue changed, so that a person can see it working."""
+    for finding in after.weighing.findings:
+        if before.weighing.credence(finding.cause) != finding.credence:
+            gloss = after.knowledge.causes[finding.cause].gloss
+            made.say(f"Found {finding.cause} ({percent(finding.credence)}): {gloss}.", 2)
+    moved = [(share.cause, before.weighing.credence(share.cause), share.credence) for share in after.weighing.shares]
+    moved = [row for row in moved if abs(row[2] - row[1]) >= 0.005]
+    moved.sort(key=lambda row: -abs(row[2] - row[1]))
+    for cause, was, now in moved[:4]:
+        made.say(f"{cause}: {percent(was)} → {percent(now)}", 2)
+    if not moved and not after.weighing.findings:
+        made.say("No credence moved.", 2)
+
+
+def _pair(text: str, flag: str, convert: Any) -> tuple[str, Any]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip() or not value.strip():
+        raise ClewError(f"{flag} takes NAME=VALUE, not {text!r}.")
+    return name.strip(), convert(value.strip())
+
+
+def _value(text: str) -> Value:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _pick(name: str, test: str) -> tuple[str, str]:
+    """Let a person choose the test, likely ones first, and then its outcome."""
+    seen = app.case_view(name, most=9)
+    knowledge = seen.knowledge
+    if test:
+        app.known_test(knowledge, test)
+    if not sys.stdin.isatty():
+        if test:
+            names = ", ".join(item.name for item in knowledge.tests[test].outcomes)
+            raise ClewError(f"say what {test} showed: {names} or unclear.")
+        raise ClewError("name a test and its outcome; `clew case next` shows which are worth making.")
+    if not test:
+        choices = [knowledge.tests[choice.test] for choice in seen.choices]
+        test = _ask("Which observation?", [(item.id, item.asks) for item in choices], list(knowledge.tests))
+        if not test:
+            return "", ""
+    held = app.known_test(knowledge, test)
+    rows = [(item.name, item.means) for item in held.outcomes]
+    return test, _ask(held.asks, rows, [item.name for item in held.outcomes])
+
+
+def _ask(question: str, rows: list[tuple[str, str]], allowed: list[str]) -> str:
+    made = page()
+    made.say(question)
+    for index, (name, means) in enumerate(rows, start=1):
+        made.say(f"{name}: {means}", 2, f"{index:>2}  ")
+    show(made)
+    answer = ask("number, name, or Enter to stop: ")
+    if answer.isdigit() and 1 <= int(answer) <= len(rows):
+        return rows[int(answer) - 1][0]
+    if answer and answer not in allowed:
+        raise ClewError(f"{answer!r} is not one of them; nothing was entered.")
+    return answer
+
+
+def act_note(options: Namespace) -> int:
+    number = app.case_note(
+        options.case, options.part or "thinking", " ".join(options.text), options.question or options.kind
+    )
+    print(f"#{number} noted.")
+    return 0
+
+
+def act_hypothesis(options: Namespace) -> int:
+    expects = dict(_pair(text, "--expects", str) for text in options.expects)
+    number, case = app.case_hypothesis(options.case, " ".join(options.says), options.prior, expects, options.check)
+    held = next(item for item in case.own if item.number == number)
+    print(f"#{number} is on the table as {held.id}.")
+    return 0
+
+
+def act_next(options: Namespace) -> int:
+    if not 1 <= options.n <= 100:
+        raise ClewError(f"-n takes a number from 1 to 100, not {options.n}.")
+    seen = app.case_view(options.case, options.all_code, options.n)
+    made = page()
+    terminal.advice(seen, made)
+    terminal.next_tests(seen, made, options.n)
+    show(made)
+    return 0
+
+
+def act_show(options: Namespace) -> int:
+    seen = app.case_view(options.case, options.all_code)
+    if options.json:
+        from clew.records.exact import pretty
+        from clew.report.view import to_json
+
+        save(options.json, pretty(to_json(seen)))
+    if options.html:
+        from clew.report.html import case_html
+
+        save(options.html, case_html(seen))
+    show(terminal.case_page(seen, page()))
+    return 1 if seen.verdict.word in ("fault", "suspect") and seen.case.closing is None else 0
+
+
+def act_log(options: Namespace) -> int:
+    show(terminal.log_page(store.load(options.case), page()))
+    return 0
+
+
+def act_retract(options: Namespace) -> int:
+    number = entry_number(options.entry)
+    app.case_retract(options.case, number, options.reason)
+    print(f"#{number} is retracted; it stays in the log.")
+    return 0
+
+
+def act_close(options: Namespace) -> int:
+    clue = entry_number(options.clue) if options.clue else None
+    case = app.case_close(options.case, options.cause, options.evidence, clue, options.unverified)
+    print(
+        f"Closed {case.id}: {options.cause}." + (" Nothing shows yet that it is gone." if not options.evidence else "")
+    )
+    return 0
+
+
+def act_reopen(options: Namespace) -> int:
+    case = app.case_reopen(options.case, options.reason)
+    print(f"Reopened {case.id}.")
+    return 0
+
+
+def act_list(options: Namespace) -> int:
+    del options
+    names, now = store.all_ids(), store.current()
+    made = page()
+    if not names:
+        made.say('There is no case here yet; open one with: clew case new "what you see"')
+    for name in names:
+        try:
+            case = store.load(name)
+        except ClewError as error:
+            made.say(str(error), 2, "! ")
+            continue
+        state = f"closed: {case.closing.cause}" if case.closing else f"{len(case.clues)} clues"
+        made.say(f"{name}  {case.symptom} ({state})", 0, "* " if name == now else "  ")
+    show(made)
+    return 0
+
+
+def act_use(options: Namespace) -> int:
+    folder = store.find(options.name)
+    store.make_current(os.path.basename(folder))
+    print(f"The current case is {os.path.basename(folder)}.")
+    return 0

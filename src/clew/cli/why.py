@@ -1,0 +1,53 @@
+"""`clew why`: what is known, with its sources."""
+
+from argparse import ArgumentParser, Namespace
+
+from clew import app
+from clew.cli.output import page, save, show
+from clew.errors import ClewError, did_you_mean
+from clew.knowledge import load
+from clew.knowledge.search import SHELVES, everything
+from clew.report import why
+
+
+def arguments(parser: ArgumentParser) -> None:
+    from clew.cli.complete import ids
+
+    what = parser.add_argument(
+        "what", nargs="*", metavar="WHAT", help="an id (loss.double_softmax), or words (loss stuck)"
+    )
+    what.completer = ids  # type: ignore[attr-defined]  # argcomplete reads this
+    parser.add_argument(
+        "--list", nargs="?", const="", metavar="KIND", help="list a family of causes, or tests, claims, …"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the entry as JSON")
+    parser.set_defaults(act=act)
+
+
+def act(options: Namespace) -> int:
+    knowledge = load()
+    if options.list is not None:
+        known = [*knowledge.families, *(field for _, field in SHELVES), *(shelf for shelf, _ in SHELVES)]
+        if options.list and options.list not in known:
+            hint = did_you_mean(options.list, known) or f"; there are: {', '.join(dict.fromkeys(known))}."
+            raise ClewError(f"there is no kind {options.list!r}{hint}")
+        show(why.list_page(knowledge, options.list, page()))
+        return 0
+    query = " ".join(options.what).strip()
+    if not query:
+        raise ClewError("say what you want to know about: clew why loss.double_softmax, or clew why --list")
+    if " " in query or not (query in {found.id for found in everything(knowledge)} or "." in query or "_" in query):
+        hits = app.search(query)
+        exact = [hit for hit in hits if hit.id == query]
+        if hits and not exact:
+            show(why.hits_page(query, hits, page()))
+            return 0
+    found = app.why(query)
+    tests = app.tests_on(knowledge, found.id) if found.shelf == "cause" else []
+    show(why.entry_page(knowledge, found, tests, page()))
+    if options.json:
+        from clew.records.exact import pretty
+
+        table = {"schema": "clew/1", "command": "why", "kind": found.shelf, "entry": found.entry._asdict()}
+        save(options.json, pretty(table))
+    return 0

@@ -1,0 +1,1 @@
+"""From a case to something a person wants to read. Nothing in here measures, weighs or writes evidence."""

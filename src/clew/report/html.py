@@ -1,0 +1,79 @@
+"""A case as one self-contained page: no scripts, no fonts, nothing fetched; every text escaped by the template engine."""
+
+from typing import Any
+
+from clew.evidence.words import word
+from clew.report.terminal import sentence
+from clew.report.text import number, percent, seconds
+from clew.report.view import LEAST_PULL, CaseView
+
+
+def case_html(seen: CaseView) -> str:
+    import os
+
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates")
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(percent=percent, word=word, number=number, seconds=seconds, sentence=sentence)
+    return environment.get_template("case.html.j2").render(**_data(seen))
+
+
+def _data(seen: CaseView) -> dict[str, Any]:
+    """The view as the template wants it: rows of plain values."""
+    knowledge = seen.knowledge
+    own = {item.id: item for item in seen.case.own}
+    shares = {share.cause: share for share in seen.weighing.shares}
+    hypotheses = []
+    for item in seen.explanations:
+        cause = knowledge.causes.get(item.cause)
+        pulls = [pull for pull in shares[item.cause].pulls if abs(pull.bits) > LEAST_PULL][:6]
+        hypotheses.append(
+            {
+                "id": item.cause,
+                "part": {"subtle": "the subtle one", "null": "the null", "own": "yours"}.get(item.part, ""),
+                "credence": item.credence,
+                "prior": shares[item.cause].prior,
+                "says": cause.gloss if cause else own[item.cause].says,
+                "check": cause.refute if cause else own[item.cause].check,
+                "pulls": [
+                    {"number": seen.counted[p.clue].number, "test": seen.counted[p.clue].clue.test, "bits": p.bits}
+                    for p in pulls
+                ],
+            }
+        )
+    shown = sum(item.credence for item in seen.explanations)
+    return {
+        "case": seen.case,
+        "verdict": seen.verdict,
+        "clues": list(zip(seen.counted, seen.weighing.clues, strict=True)),
+        "left_out": [
+            *((held, "made on other code, not weighed") for held in seen.other_code),
+            *((held, f"retracted: {held.retracted}") for held in seen.retracted),
+        ],
+        "findings": [
+            {
+                "id": finding.cause,
+                "credence": finding.credence,
+                "where": "; ".join(str(place) for place in finding.where),
+                "clues": [seen.counted[index].number for index in finding.clues],
+                "cause": knowledge.causes[finding.cause],
+            }
+            for finding in seen.weighing.findings
+        ],
+        "hypotheses": hypotheses,
+        "unknown": seen.weighing.unknown,
+        "rest": max(0.0, 1.0 - shown - seen.weighing.unknown),
+        "rest_count": len(seen.weighing.shares) - len(seen.explanations),
+        "advice": seen.advice,
+        "choices": [(choice, knowledge.tests[choice.test]) for choice in seen.choices],
+        "leading": [share.cause for share in seen.weighing.shares[:4]],
+        "tests": knowledge.tests,
+        "foreseen": seen.foreseen,
+    }

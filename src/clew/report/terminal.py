@@ -1,0 +1,204 @@
+"""A case as text for a terminal: what was seen and what is inferred, visibly apart."""
+
+from clew.case.choose import Choice
+from clew.case.weigh import Share
+from clew.evidence.words import word
+from clew.knowledge.model import Reference
+from clew.records.case import PARTS, Case, HeldClue
+from clew.report.text import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Page, number, percent, seconds
+from clew.report.view import LEAST_PULL, CaseView
+
+VERDICT_COLOURS = {"fault": RED, "suspect": YELLOW, "healthy": GREEN, "undecided": BLUE}
+PART_WORDS = {"subtle": " (the subtle one)", "null": " (the null)", "own": " (yours)"}
+
+
+def case_page(seen: CaseView, page: Page) -> Page:
+    _heading(seen, page)
+    _observations(seen, page)
+    _findings(seen, page)
+    _hypotheses(seen, page)
+    if seen.case.closing is None:
+        advice(seen, page)
+        next_tests(seen, page, most=3)
+    _foreseen(seen, page)
+    for remark in seen.case.remarks:
+        page.say(remark, 0, "Note: ", DIM)
+    return page
+
+
+def _heading(seen: CaseView, page: Page) -> None:
+    case = seen.case
+    page.say(case.symptom, 0, "", BOLD)
+    counted = f"{len(seen.counted)} clue{'s' * (len(seen.counted) != 1)}"
+    page.say(
+        f"case {case.id} · {case.domain} · opened {case.opened_at[:16].replace('T', ' ')} UTC · {counted}", 0, "", DIM
+    )
+    page.line()
+    verdict = seen.verdict
+    page.say(verdict.says, 0, "")
+    page.lines[-1] = f"{page.paint(verdict.word.upper(), VERDICT_COLOURS[verdict.word], BOLD)}  {page.lines[-1]}"
+    if case.closing is not None:
+        closing = case.closing
+        page.say(f"Closed: {closing.cause}.")
+        if closing.evidence:
+            page.say(f"No longer seen: {closing.evidence}")
+        if closing.unverified:
+            page.say(f"Not shown to be gone: {closing.unverified}", 0, "", YELLOW)
+
+
+def _observations(seen: CaseView, page: Page) -> None:
+    page.head("Seen")
+    if not (seen.counted or seen.retracted or seen.other_code):
+        page.say("Nothing has been entered yet.", 2)
+    for held, weighed in zip(seen.counted, seen.weighing.clues, strict=True):
+        _observation(page, held, weighed.outcome)
+    for held in seen.other_code:
+        _observation(page, held, held.clue.outcome, "made on other code, not weighed (--all-code weighs it)")
+    for held in seen.retracted:
+        _observation(page, held, held.clue.outcome, f"retracted: {held.retracted}")
+
+
+def _observation(page: Page, held: HeldClue, outcome: str, left_out: str = "") -> None:
+    clue = held.clue
+    parts = [f"{clue.test}: {outcome}."]
+    if clue.outcome == "unclear":
+        parts.append(f"{clue.why}.")
+    elif clue.says:
+        parts.append(sentence(clue.says))
+    if clue.measured:
+        parts.append("Measured " + ", ".join(f"{name} {number(value)}" for name, value in clue.measured) + ".")
+    if clue.where:
+        parts.append("At " + "; ".join(str(place) for place in clue.where) + ".")
+    if left_out:
+        parts.append(f"[{left_out}]")
+    page.say(" ".join(parts), 2, f"#{held.number} ".ljust(5), *((DIM,) if left_out else ()))
+
+
+def sentence(text: str) -> str:
+    """The text as a sentence of its own."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "?", "!")) else text + "."
+
+
+def _findings(seen: CaseView, page: Page) -> None:
+    if not seen.weighing.findings:
+        return
+    page.head("Found: the mechanism itself was seen")
+    for finding in seen.weighing.findings:
+        cause = seen.knowledge.causes[finding.cause]
+        numbers = ", ".join(f"#{seen.counted[index].number}" for index in finding.clues)
+        places = "; ".join(str(place) for place in finding.where)
+        page.say(
+            f"{finding.cause}{f' at {places}' if places else ''}: {cause.gloss}.",
+            2,
+            f"{percent(finding.credence):>5}  ",
+        )
+        page.say(f"{word(finding.credence)}; seen in {numbers}", 9, "", DIM)
+        page.say(cause.refute, 9, "proved wrong by: ")
+
+
+def _hypotheses(seen: CaseView, page: Page) -> None:
+    page.head("If that is not it (inferred)" if seen.weighing.findings else "What it may be (inferred)")
+    own = {item.id: item for item in seen.case.own}
+    shares = {share.cause: share for share in seen.weighing.shares}
+    shown = 0.0
+    for item in seen.explanations:
+        cause = seen.knowledge.causes.get(item.cause)
+        says = cause.gloss if cause else own[item.cause].says
+        part = PART_WORDS.get(item.part, "")
+        page.say(f"{item.cause}{part}: {says.rstrip('.')}.", 2, f"{percent(item.credence):>5}  ")
+        _pulls(seen, page, shares[item.cause])
+        page.say(cause.refute if cause else own[item.cause].check, 9, "proved wrong by: ", DIM)
+        shown += item.credence
+    rest = max(0.0, 1.0 - shown - seen.weighing.unknown)
+    page.say("unknown: something that clew has no name for.", 2, f"{percent(seen.weighing.unknown):>5}  ")
+    count = len(seen.weighing.shares) - len(seen.explanations)
+    page.say(f"the other {count} explanations together.", 2, f"{percent(rest):>5}  ", DIM)
+
+
+def _pulls(seen: CaseView, page: Page, share: Share) -> None:
+    for says, wanted in (("for it: ", 1), ("against it: ", -1)):
+        held = [pull for pull in share.pulls if pull.bits * wanted > LEAST_PULL][:3]
+        if held:
+            texts = [
+                f"#{seen.counted[p.clue].number} {seen.counted[p.clue].clue.test} ({p.bits:+.1f} bits)" for p in held
+            ]
+            page.say(", ".join(texts), 9, says, DIM)
+
+
+def advice(seen: CaseView, page: Page) -> Page:
+    """The one thing to do now."""
+    held = seen.advice
+    titles = {
+        "observe": "Look next",
+        "refute": f"Try to prove {held.cause} wrong",
+        "mend": f"Then mend {held.cause}",
+        "compare": "Compare with code that works",
+    }
+    page.head(titles[held.kind])
+    page.say(held.says, 2)
+    for reference in held.references:
+        page.say(_reference(reference), 2, "- ")
+    if held.test:
+        test = seen.knowledge.tests[held.test]
+        names = "|".join(item.name for item in test.outcomes)
+        page.say(f"clew case clue {held.test} {names}", 2, "enter it with: ", DIM)
+    return page
+
+
+def _reference(reference: Reference) -> str:
+    return f"{reference.name} ({reference.url}): {reference.why}"
+
+
+def next_tests(seen: CaseView, page: Page, most: int = 5) -> Page:
+    """The observations most worth their cost, with what each leading explanation predicts."""
+    page.head("Observations worth their cost")
+    if not seen.choices:
+        page.say("None of the tests that are left tells the explanations apart.", 2)
+    for choice in seen.choices[:most]:
+        test = seen.knowledge.tests[choice.test]
+        page.say(f"{choice.test}: {test.asks}", 2, "- ")
+        page.say(_prediction(choice), 4, "", DIM)
+    return page
+
+
+def _prediction(choice: Choice) -> str:
+    grouped: dict[str, list[str]] = {}
+    for cause, outcome, _ in choice.predictions:
+        grouped.setdefault(outcome, []).append(cause)
+    sides = "; ".join(f"{', '.join(causes)} → {outcome}" for outcome, causes in grouped.items())
+    return f"{choice.gain:.2f} bits for {seconds(choice.cost)}. Expected: {sides}."
+
+
+def _foreseen(seen: CaseView, page: Page) -> None:
+    if seen.foreseen:
+        page.head("Foreseen?")
+        for line in seen.foreseen:
+            page.say(line, 2, "- ")
+
+
+def log_page(case: Case, page: Page) -> Page:
+    """The four-part work log."""
+    page.say(case.symptom, 0, "", BOLD)
+    page.say(f"case {case.id}", 0, "", DIM)
+    titles = {
+        "working on": "1. Working on",
+        "thinking": "2. Thinking",
+        "running": "3. Running, and the question each run answers",
+        "result": "4. Results",
+    }
+    for part in PARTS:
+        page.head(titles[part])
+        notes = [note for note in case.notes if note.part == part]
+        if part == "result":
+            notes.sort(key=lambda note: note.about)
+        if not notes:
+            page.say("nothing yet", 2, "", DIM)
+        kind = ""
+        for note in notes:
+            about = f" Question: {note.about}" if note.about and part == "running" else ""
+            if part == "result" and note.about != kind:
+                kind = note.about
+                page.say(kind or "unsorted", 2, "", BOLD)
+            page.say(f"{note.text}{about}", 2, f"#{note.number} {note.at[5:16].replace('T', ' ')}  ")
+    return page

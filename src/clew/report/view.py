@@ -1,0 +1,154 @@
+"""What there is to say about a case, worked out once for the terminal, the page and the JSON file alike."""
+
+from typing import Any, NamedTuple
+
+from clew.case.choose import Choice, choose
+from clew.case.conduct import Advice, Explanation, advise, explanations
+from clew.case.verdict import Verdict, judge
+from clew.case.weigh import Subject, Weighing, weigh
+from clew.knowledge.model import Knowledge
+from clew.records.case import Case, HeldClue
+
+LEAST_PULL = 0.1
+"""Bits below which a clue is not worth naming for or against an explanation."""
+
+
+class CaseView(NamedTuple):
+    """Everything a report shows, with nothing left to decide but its looks."""
+
+    case: Case
+    knowledge: Knowledge
+    code: str
+    counted: tuple[HeldClue, ...]
+    retracted: tuple[HeldClue, ...]
+    other_code: tuple[HeldClue, ...]
+    weighing: Weighing
+    verdict: Verdict
+    explanations: tuple[Explanation, ...]
+    choices: tuple[Choice, ...]
+    advice: Advice
+    foreseen: tuple[str, ...]
+
+
+def view(knowledge: Knowledge, case: Case, code: str = "", all_code: bool = False, most: int = 5) -> CaseView:
+    """Weigh a case as it stands. `code` is the digest of the script as it is now, "" when there is none."""
+    held = [clue for clue in case.clues if not clue.retracted]
+    other = [clue for clue in held if code and clue.code and clue.code != code and not all_code]
+    counted = tuple(clue for clue in held if clue not in other)
+    subject = Subject(case.domain, case.setting, tuple(own for own in case.own if not own.retracted))
+    clues = [item.clue for item in counted]
+    weighing = weigh(knowledge, clues, subject)
+    choices = choose(knowledge, weighing, clues, subject, most)
+    return CaseView(
+        case,
+        knowledge,
+        code,
+        counted,
+        tuple(clue for clue in case.clues if clue.retracted),
+        tuple(other),
+        weighing,
+        judge(knowledge, weighing),
+        explanations(knowledge, weighing),
+        choices,
+        advise(knowledge, weighing, clues, choices, case.domain),
+        _foreseen(case, weighing),
+    )
+
+
+def _foreseen(case: Case, weighing: Weighing) -> tuple[str, ...]:
+    """How the pre-flight's worries compare with what happened."""
+    if not case.preflights:
+        return ()
+    happened = [finding.cause for finding in weighing.findings]
+    if case.closing is not None:
+        happened = [case.closing.cause, *(cause for cause in happened if cause != case.closing.cause)]
+    worries = [worry for flight in case.preflights for worry in flight.worries]
+    named = {worry.cause for worry in worries if worry.cause}
+    surprise = case.preflights[-1].surprise
+    lines = [f"Before the run, a failure would have been: {surprise}."]
+    for cause in happened:
+        if cause in named:
+            check = next(worry.check for worry in worries if worry.cause == cause)
+            lines.append(f"{cause} happened and was foreseen; its check was: {check}")
+        else:
+            lines.append(f"{cause} happened and was not on the list.")
+    feared = sorted(named - set(happened))
+    lines += [f"{cause} was feared; it now has a credence of {weighing.credence(cause):.2f}." for cause in feared]
+    return tuple(lines)
+
+
+def causes_json(seen: CaseView) -> list[dict[str, Any]]:
+    """Findings first, then hypotheses, each list by credence."""
+    rows: list[dict[str, Any]] = []
+    for finding in seen.weighing.findings:
+        cause = seen.knowledge.causes[finding.cause]
+        rows.append(
+            {
+                "id": finding.cause,
+                "credence": finding.credence,
+                "kind": "finding",
+                "where": [place.to_json() for place in finding.where],
+                "clues": list(finding.clues),
+                "says": f"{_sentence(cause.gloss)} {cause.mend}",
+                "check": cause.refute,
+            }
+        )
+    own = {item.id: item for item in seen.case.own}
+    for share in seen.weighing.shares:
+        held = seen.knowledge.causes.get(share.cause)
+        support = [pull.clue for pull in share.pulls if pull.bits > LEAST_PULL]
+        places = dict.fromkeys(place for index in sorted(support) for place in seen.counted[index].clue.where)
+        rows.append(
+            {
+                "id": share.cause,
+                "credence": share.credence,
+                "kind": "hypothesis",
+                "where": [place.to_json() for place in places] if support else [],
+                "clues": sorted(support),
+                "says": _sentence(held.gloss) if held else own[share.cause].says,
+                "check": held.refute if held else own[share.cause].check,
+            }
+        )
+    return rows
+
+
+def _sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith(".") else text + "."
+
+
+def to_json(seen: CaseView) -> dict[str, Any]:
+    """As CONTRACT has it."""
+    case = seen.case
+    return {
+        "schema": "clew/1",
+        "command": "case show",
+        "verdict": seen.verdict.word,
+        "causes": causes_json(seen),
+        "unknown": seen.weighing.unknown,
+        "clues": [
+            {**held.clue.to_json(), "outcome": weighed.outcome, "number": held.number, "weight": weighed.weight}
+            for held, weighed in zip(seen.counted, seen.weighing.clues, strict=True)
+        ],
+        "next": [
+            {
+                "test": choice.test,
+                "gain_bits": choice.gain,
+                "cost_s": choice.cost,
+                "predictions": {cause: outcome for cause, outcome, _ in choice.predictions},
+            }
+            for choice in seen.choices
+        ],
+        "run": {"id": case.id, "script": case.script, "argv": [], "steps": 0, "seconds": 0.0, "exit": None},
+        "case": {
+            "symptom": case.symptom,
+            "domain": case.domain,
+            "advice": {"kind": seen.advice.kind, "says": seen.advice.says, "test": seen.advice.test},
+            "closed": case.closing._asdict() if case.closing else None,
+            "not_weighed": [
+                {"number": held.number, "why": held.retracted or "made on other code"}
+                for held in (*seen.retracted, *seen.other_code)
+            ],
+            "remarks": list(case.remarks),
+        },
+    }

@@ -1,0 +1,214 @@
+"""What is known about one thing, as text for a terminal, with the sources behind it."""
+
+from typing import Any
+
+from clew.evidence.words import said
+from clew.knowledge.model import (
+    AntiPattern,
+    Cause,
+    Claim,
+    Domain,
+    Habit,
+    Knowledge,
+    Lens,
+    Range,
+    Reference,
+    Symptom,
+    Test,
+    TriageStep,
+)
+from clew.knowledge.search import SHELVES, Found
+from clew.report.text import BOLD, DIM, Page, percent, seconds
+
+TITLES = {
+    "cause": "cause",
+    "test": "test",
+    "claim": "claim",
+    "symptom": "symptom",
+    "antipattern": "reflex to resist",
+    "habit": "habit",
+    "lens": "lens",
+    "triage": "triage question",
+    "range": "healthy range or default",
+    "reference": "reference implementation",
+    "domain": "domain",
+}
+
+
+def entry_page(knowledge: Knowledge, found: Found, tests: list[tuple[Test, str, float, float]], page: Page) -> Page:
+    """Everything about one entry. `tests` are those that speak about it, when it is a cause."""
+    entry = found.entry
+    page.line(f"{page.paint(found.id, BOLD)}  {page.paint(TITLES[found.shelf], DIM)}")
+    if isinstance(entry, Cause):
+        _cause(entry, tests, page)
+    elif isinstance(entry, Test):
+        _test(entry, page)
+    elif isinstance(entry, Claim):
+        page.say(entry.text, 2)
+        _sources(entry, page, 2)
+        return page
+    else:
+        _other(entry, page)
+    _claims(knowledge, entry, page)
+    return page
+
+
+def _field(page: Page, name: str, text: str) -> None:
+    if text:
+        page.say(text, 2, f"{name:<13} ")
+
+
+def _cause(cause: Cause, tests: list[tuple[Test, str, float, float]], page: Page) -> None:
+    page.say(cause.means, 2)
+    page.line()
+    for index, sign in enumerate(cause.shows):
+        _field(page, "shows as" if index == 0 else "", sign)
+    _field(page, "refuted by", cause.refute)
+    _field(page, "not first", cause.not_first)
+    _field(page, "mended by", cause.mend)
+    if cause.domains:
+        _field(page, "only in", ", ".join(cause.domains))
+    if tests:
+        page.head("Tests that speak about it")
+        for test, outcome, chance, healthy in tests[:8]:
+            ratio = f"{percent(chance)} of the time, {percent(healthy)} when nothing is wrong"
+            page.say(f"{test.id} → {outcome}: {ratio}.", 2, "- ")
+
+
+def _test(test: Test, page: Page) -> None:
+    page.say(test.asks, 2)
+    page.line()
+    _field(page, "by hand", test.how)
+    cost = seconds(test.seconds) + (" and a person's look" if test.person else "")
+    _field(page, "costs", f"about {cost}; made by {test.by}, reading the {test.reads}")
+    if test.scale:
+        steps = ", ".join(f"below {limit:g} {outcome}" for limit, outcome in test.scale.steps)
+        _field(page, "scale", f"{test.scale.of} ({test.scale.unit}): {steps}, else {test.scale.above}")
+    _field(page, "cannot tell", test.cannot_tell)
+    page.head("Outcomes")
+    for outcome in test.outcomes:
+        decisive = [item.cause for item in test.decisive if item.outcome == outcome.name]
+        proof = f" This is {' or '.join(decisive)} itself." if decisive else ""
+        page.say(f"{outcome.name} ({outcome.kind}): {outcome.means}{proof}", 2, "- ")
+    page.head("How likely each outcome is: " + ", ".join(outcome.name for outcome in test.outcomes))
+    page.say(f"nothing wrong: {_chances(test.healthy)}", 2, "- ")
+    for row in test.rows:
+        page.say(f"{', '.join(row.causes)}: {_chances(row.p)}, {row.pedigree}. {row.why}", 2, "- ")
+    page.say(f"any other cause: {_chances(test.otherwise)}. {test.otherwise_why}", 2, "- ")
+
+
+def _chances(chances: tuple[float, ...]) -> str:
+    return " / ".join(f"{chance:.2f}" for chance in chances)
+
+
+def _other(entry: Any, page: Page) -> None:
+    if isinstance(entry, Symptom):
+        page.say(entry.sign, 2)
+        page.line()
+        _field(page, "may mean", ", ".join(entry.causes))
+        _field(page, "look at", ", ".join(entry.look))
+        _field(page, "advice", entry.advice)
+    elif isinstance(entry, AntiPattern):
+        page.say(entry.temptation, 2)
+        page.line()
+        _field(page, "why not", entry.why)
+        _field(page, "instead", entry.instead)
+    elif isinstance(entry, Habit):
+        page.say(entry.habit, 2)
+        page.line()
+        _field(page, "why", entry.why)
+        _steps(page, entry.do)
+    elif isinstance(entry, Lens):
+        page.say(entry.idea, 2)
+        page.line()
+        _steps(page, entry.do)
+        _field(page, "tests", ", ".join(entry.tests))
+    elif isinstance(entry, TriageStep):
+        page.say(entry.asks, 2)
+        page.line()
+        _field(page, "if yes", entry.yes)
+        _field(page, "tests", ", ".join(entry.tests))
+        _field(page, "may mean", ", ".join(entry.causes))
+    elif isinstance(entry, Range):
+        page.say(entry.quantity, 2)
+        page.line()
+        _field(page, "value", f"{entry.value}{f' ({entry.unit})' if entry.unit not in ('', '1', 'none') else ''}")
+        _field(page, "holds for", entry.scope)
+        _field(page, "outside it", entry.outside)
+    elif isinstance(entry, Reference):
+        page.say(f"{entry.name}: {entry.url}", 2)
+        page.line()
+        _field(page, "for", ", ".join(entry.domains))
+        _field(page, "trusted for", entry.why)
+        _field(page, "read it for", entry.read_for)
+    elif isinstance(entry, Domain):
+        page.say(entry.means, 2)
+        page.line()
+        _field(page, "typical", ", ".join(entry.typical))
+        _field(page, "why", entry.why)
+
+
+def _steps(page: Page, steps: tuple[str, ...]) -> None:
+    for index, step in enumerate(steps):
+        _field(page, "do" if index == 0 else "", step)
+
+
+def _claims(knowledge: Knowledge, entry: Any, page: Page) -> None:
+    claims = [knowledge.claims[name] for name in getattr(entry, "claims", ())]
+    if not claims:
+        return
+    page.head("What this rests on")
+    for claim in claims:
+        page.say(f"{claim.id}: {claim.text}", 2, "- ")
+        _sources(claim, page, 4)
+
+
+def _sources(claim: Claim, page: Page, indent: int) -> None:
+    page.say(f"credence {said(claim.credence)}", indent, "", DIM)
+    for source in claim.sources:
+        lines = f", lines {source.lines[0]}–{source.lines[1]}" if source.lines else ""
+        checked = f"; quotation sealed in {source.file}{lines}" if source.sealed else "; words not checked"
+        stated = "" if source.credence is None else f" {source.credence:.2f}"
+        page.say(f"{source.label} <{source.url}>{stated}{checked}", indent, "from ", DIM)
+    for text, credence in claim.against:
+        page.say(f"{text} ({said(credence)})", indent, "but ", DIM)
+
+
+def list_page(knowledge: Knowledge, which: str, page: Page) -> Page:
+    """All ids of a shelf or a family with a line each, or the shelves when nothing is named."""
+    shelves = dict(SHELVES)
+    by_field = {field: shelf for shelf, field in SHELVES}
+    if not which:
+        for family in knowledge.families.values():
+            count = sum(cause.family == family.id for cause in knowledge.causes.values())
+            page.say(f"{family.means} ({count} causes)", 2, f"{family.id:<14}")
+        page.line()
+        for shelf, field in SHELVES[1:]:
+            page.say(f"{len(getattr(knowledge, field))} of kind: {TITLES[shelf]}", 2, f"{field:<14}")
+        return page
+    if which in knowledge.families:
+        rows = [(c.id, c.gloss) for c in knowledge.causes.values() if c.family == which]
+    else:
+        field = which if which in by_field else shelves[which]
+        rows = [(key, _gist(entry)) for key, entry in getattr(knowledge, field).items()]
+    wide = min(max(len(key) for key, _ in rows) + 2, 34)
+    for key, gist in rows:
+        page.say(gist, 2, f"{key:<{wide}}" if len(key) < wide else f"{key}  ")
+    return page
+
+
+def _gist(entry: Any) -> str:
+    for name in ("gloss", "asks", "sign", "idea", "habit", "temptation", "quantity", "name", "text", "means"):
+        if value := getattr(entry, name, ""):
+            return str(value)
+    return ""
+
+
+def hits_page(query: str, hits: list[Found], page: Page) -> Page:
+    """What a search by words found."""
+    page.say(f"About “{query}”:", 0, "", BOLD)
+    for hit in hits:
+        page.say(f"{_gist(hit.entry)} ({TITLES[hit.shelf]})", 2, f"{hit.id}: ")
+    page.line()
+    page.say("`clew why ID` says more about any of these.", 0, "", DIM)
+    return page
