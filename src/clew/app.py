@@ -1,7 +1,7 @@
 """One function per verb. The command line, the web pages and the agents' interface all come through here."""
 
 import os
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.case import log, store
 from clew.case.weigh import Subject, on_scale, weigh
@@ -13,6 +13,11 @@ from clew.records.case import PARTS, Case
 from clew.records.clue import UNCLEAR, Clue, Value
 from clew.records.place import Place
 from clew.report.view import CaseView, view
+
+if TYPE_CHECKING:
+    from clew.evidence.credence import Credences
+    from clew.evidence.model import Document
+    from clew.evidence.quotes import Check
 
 SURPRISES = ("very surprising", "somewhat surprising", "not surprising")
 
@@ -194,6 +199,23 @@ def case_view(name: str, all_code: bool = False, most: int = 5) -> CaseView:
     return view(knowledge, case, code, all_code, most)
 
 
+def case_read(name: str) -> Case:
+    """A case as its log has it, not weighed."""
+    return store.load(name)
+
+
+def case_use(name: str) -> str:
+    """Make a case the current one; returns its id."""
+    case = store.load(name)
+    store.make_current(case.id)
+    return case.id
+
+
+def cases() -> tuple[list[str], str]:
+    """The ids of all cases, and the current one."""
+    return store.all_ids(), store.current()
+
+
 def open_case(name: str) -> Case:
     """A case that can still be added to."""
     case = store.load(name)
@@ -339,3 +361,38 @@ def preflight(name: str, script: str, domain: str, surprise: str, worries: list[
         case = store.create(data)
     log.append(case.folder, "preflight", {"surprise": surprise, "worries": worries, "script": script})
     return store.load(case.folder)
+
+
+# --- evidence maps
+
+
+def evidence_check(path: str, sources: str = "") -> "Check":
+    """Every quote of a map against its source; cited files are looked for beside the map unless told otherwise."""
+    from clew.evidence import argdown, quotes
+
+    return quotes.check(argdown.read(path), sources or os.path.dirname(os.path.abspath(path)))
+
+
+def evidence_sound(found: "Check") -> bool:
+    """Whether every quote stands word for word at the lines it cites."""
+    return all(quote.verdict == "verbatim" for quote in found.quotes)
+
+
+def evidence_map(path: str = "") -> "tuple[Document, Credences]":
+    """A map with its credences; clew's own when none is named."""
+    from clew.evidence import argdown
+    from clew.evidence.credence import propagate
+    from clew.knowledge.load import FOLDER
+
+    document = argdown.read(path or os.path.join(FOLDER, "claims.argdown"))
+    return document, propagate(document)
+
+
+def evidence_seal(path: str, sources: str = "") -> tuple[str, int]:
+    """The text of a map whose quotes are replaced by digests, and how many there were."""
+    from clew.evidence import argdown, quotes
+
+    folder = sources or os.path.dirname(os.path.abspath(path))
+    document = argdown.read(path)
+    count = len(quotes.check(document, folder).quotes)
+    return argdown.write(quotes.seal(document, folder)), count

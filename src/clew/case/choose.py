@@ -50,7 +50,7 @@ def choose(
     leading = [share.cause for share in weighing.shares[:4]]
     choices = []
     for test in knowledge.tests.values():
-        if test.id in made or not applies(test, subject.domain):
+        if test.id in made or not applies(knowledge, test, subject.domain):
             continue
         table = Likelihoods(knowledge, test, prior, subject.own)
         discount = 1.0 / (1.0 + counts.get(test.reads, 0) * knowledge.priors.overlap)

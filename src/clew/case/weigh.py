@@ -3,8 +3,8 @@
 Priors come from the families, spread over the causes that can apply to the subject, with a share for `unknown` and for
 "no fault". Each clue multiplies in how likely its outcome is under each cause. Three things keep that honest:
 
-- clues that read the same channel are not independent witnesses: n of them count as n / (1 + (n - 1) * overlap) each,
-  so that five views of one loss curve weigh about as much as one;
+- clues that read the same channel are not independent witnesses: n of them count as n / (1 + (n - 1) * overlap), so
+  that five views of one loss curve weigh about as much as one;
 - an outcome in which the mechanism itself was seen makes a finding, whatever the priors said; findings leave the
   contest, and the shares say what else it could be;
 - `unknown` predicts what the causes predict on average, and never falls below its floor.
@@ -59,12 +59,12 @@ class Share(NamedTuple):
     cause: str
     credence: float
     prior: float
-    pulls: tuple[Pull, ...]
 
 
 class Weighed(NamedTuple):
     """A clue as it entered: its outcome under today's scale, its weight, and the kind of that outcome."""
 
+    test: str
     outcome: str
     kind: str
     weight: float
@@ -77,6 +77,16 @@ class Weighing(NamedTuple):
     shares: tuple[Share, ...]
     unknown: float
     clues: tuple[Weighed, ...]
+    bits: dict[tuple[str, str], dict[str, float]]
+
+    def pulls(self, cause: str) -> tuple[Pull, ...]:
+        """What each clue did to an explanation, against what all of them together expected; strongest first."""
+        found = [
+            Pull(index, held.weight * self.bits[held.test, held.outcome][cause])
+            for index, held in enumerate(self.clues)
+            if held.weight > 0.0
+        ]
+        return tuple(sorted(found, key=lambda pull: (-abs(pull.bits), pull.clue)))
 
     def credence(self, cause: str) -> float:
         if cause == UNKNOWN:
@@ -105,20 +115,26 @@ def priors(knowledge: Knowledge, subject: Subject) -> dict[str, float]:
         found.update({cause.id: mass * cause.weight / total for cause in able})
     found.update(none)
     found[UNKNOWN] = table.unknown
+    whole = math.fsum(found.values())
+    found = {key: share / whole for key, share in found.items()}
     for own in subject.own:
         found = {key: share * (1.0 - own.prior) for key, share in found.items()}
         found[own.id] = own.prior
-    whole = math.fsum(found.values())
-    return {key: share / whole for key, share in found.items()}
+    return found
 
 
 def _applies(domains: tuple[str, ...], domain: str) -> bool:
     return not domains or domain == "general" or domain in domains
 
 
-def applies(test: Test, domain: str) -> bool:
-    """Whether a test makes sense for a subject. Tests of special subjects wait until the subject is named."""
-    return not test.domains or domain in test.domains
+def applies(knowledge: Knowledge, test: Test, domain: str) -> bool:
+    """Whether a test makes sense for a subject. A subject of no particular kind gets all but the tests of kinds that
+    have a family of causes to themselves, such as reinforcement learning."""
+    if not test.domains or domain in test.domains:
+        return True
+    ordinary = {key for key, _ in knowledge.domains["general"].shares}
+    kinds = [knowledge.domains[name] for name in test.domains]
+    return domain == "general" and any({key for key, _ in kind.shares} <= ordinary for kind in kinds)
 
 
 def weigh(knowledge: Knowledge, clues: Iterable[Clue], subject: Subject = ORDINARY) -> Weighing:
@@ -133,28 +149,35 @@ def weigh(knowledge: Knowledge, clues: Iterable[Clue], subject: Subject = ORDINA
         for name in dict.fromkeys(clue.test for clue in given)
         if name in knowledge.tests
     }
-    weighed = tuple(Weighed(outcome, kind, weight) for (outcome, kind), weight in zip(read, weights, strict=True))
+    weighed = tuple(
+        Weighed(clue.test, outcome, kind, weight)
+        for clue, (outcome, kind), weight in zip(given, read, weights, strict=True)
+    )
+    logs = {name: math.log(share) for name, share in prior.items()}
+    bits = {}
+    for key, weight in _total_weights(weighed).items():
+        column = tables[key[0]].of(key[1])
+        average = math.log2(math.fsum(prior[name] * chance for name, chance in column.items()))
+        bits[key] = {name: math.log2(chance) - average for name, chance in column.items()}
+        for name, chance in column.items():
+            logs[name] += weight * math.log(chance)
 
-    columns = [
-        (index, weights[index], tables[clue.test].of(weighed[index].outcome))
-        for index, clue in enumerate(given)
-        if weights[index] > 0.0
-    ]
-    columns.sort(key=lambda column: digests[column[0]])
-    logs = [math.log(share) for share in prior.values()]
-    for _, weight, column in columns:
-        logs = [total + weight * math.log(chance) for total, chance in zip(logs, column, strict=True)]
-
-    findings = _findings(knowledge, given, weighed, tables)
+    findings = _findings(knowledge, given, weighed, prior)
     out = {finding.cause for finding in findings}
-    posterior = _normalise({name: value for name, value in zip(prior, logs, strict=True) if name not in out})
+    posterior = _normalise({name: value for name, value in logs.items() if name not in out})
     posterior = _keep_floor(posterior, knowledge.priors.unknown_floor)
-    pulls = _pulls(prior, columns)
-    shares = [
-        Share(name, credence, prior[name], pulls[name]) for name, credence in posterior.items() if name != UNKNOWN
-    ]
+    shares = [Share(name, credence, prior[name]) for name, credence in posterior.items() if name != UNKNOWN]
     shares.sort(key=lambda share: (-share.credence, share.cause))
-    return Weighing(findings, tuple(shares), posterior[UNKNOWN], weighed)
+    return Weighing(findings, tuple(shares), posterior[UNKNOWN], weighed, bits)
+
+
+def _total_weights(weighed: tuple[Weighed, ...]) -> dict[tuple[str, str], float]:
+    """Clues that say the same only differ in weight. Sorted, and summed exactly, so that their order cannot matter."""
+    held: dict[tuple[str, str], list[float]] = {}
+    for clue in weighed:
+        if clue.weight > 0.0:
+            held.setdefault((clue.test, clue.outcome), []).append(clue.weight)
+    return {key: math.fsum(held[key]) for key in sorted(held)}
 
 
 def read_outcome(knowledge: Knowledge, clue: Clue) -> tuple[str, str]:
@@ -226,9 +249,9 @@ class Likelihoods:
         rest = (1.0 - EXPECTED) / (len(self.outcomes) - 1)
         return tuple(EXPECTED if name == outcome else rest for name in self.outcomes)
 
-    def of(self, outcome: str) -> list[float]:
+    def of(self, outcome: str) -> dict[str, float]:
         index = self._index[outcome]
-        return [row[index] for row in self.rows.values()]
+        return {name: row[index] for name, row in self.rows.items()}
 
 
 def _normalise(logs: dict[str, float]) -> dict[str, float]:
@@ -246,18 +269,8 @@ def _keep_floor(posterior: dict[str, float], floor: float) -> dict[str, float]:
     return {name: floor if name == UNKNOWN else credence * room for name, credence in posterior.items()}
 
 
-def _pulls(prior: dict[str, float], columns: list[tuple[int, float, list[float]]]) -> dict[str, tuple[Pull, ...]]:
-    """Bits for or against each explanation, measured against what all of them together expected."""
-    pulls: dict[str, list[Pull]] = {name: [] for name in prior}
-    for index, weight, column in columns:
-        average = math.log2(math.fsum(share * chance for share, chance in zip(prior.values(), column, strict=True)))
-        for name, chance in zip(prior, column, strict=True):
-            pulls[name].append(Pull(index, weight * (math.log2(chance) - average)))
-    return {name: tuple(sorted(held, key=lambda pull: (-abs(pull.bits), pull.clue))) for name, held in pulls.items()}
-
-
 def _findings(
-    knowledge: Knowledge, clues: tuple[Clue, ...], weighed: tuple[Weighed, ...], tables: dict[str, Likelihoods]
+    knowledge: Knowledge, clues: tuple[Clue, ...], weighed: tuple[Weighed, ...], prior: dict[str, float]
 ) -> tuple[Finding, ...]:
     """Mechanisms that were seen, unless other looks at the same mechanism say that they are not there."""
     seen: dict[str, list[tuple[int, float]]] = {}
@@ -268,7 +281,7 @@ def _findings(
                     seen.setdefault(decisive.cause, []).append((index, decisive.sure))
     findings = []
     for cause, sightings in seen.items():
-        if cause not in next(iter(tables.values())).rows:
+        if cause not in prior:
             continue
         sure = max(chance for _, chance in sightings)
         odds = math.log(sure / (1.0 - sure)) + _second_looks(

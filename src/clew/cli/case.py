@@ -1,12 +1,10 @@
 """`clew case`: the hypothesis ledger, by hand."""
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from clew import app
-from clew.case import store
 from clew.cli import complete
 from clew.cli.output import ask, page, save, show
 from clew.errors import ClewError
@@ -285,7 +283,7 @@ def act_show(options: Namespace) -> int:
 
 
 def act_log(options: Namespace) -> int:
-    show(terminal.log_page(store.load(options.case), page()))
+    show(terminal.log_page(app.case_read(options.case), page()))
     return 0
 
 
@@ -313,13 +311,13 @@ def act_reopen(options: Namespace) -> int:
 
 def act_list(options: Namespace) -> int:
     del options
-    names, now = store.all_ids(), store.current()
+    names, now = app.cases()
     made = page()
     if not names:
         made.say('There is no case here yet; open one with: clew case new "what you see"')
     for name in names:
         try:
-            case = store.load(name)
+            case = app.case_read(name)
         except ClewError as error:
             made.say(str(error), 2, "! ")
             continue
@@ -330,7 +328,5 @@ def act_list(options: Namespace) -> int:
 
 
 def act_use(options: Namespace) -> int:
-    folder = store.find(options.name)
-    store.make_current(os.path.basename(folder))
-    print(f"The current case is {os.path.basename(folder)}.")
+    print(f"The current case is {app.case_use(options.name)}.")
     return 0

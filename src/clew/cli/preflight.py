@@ -87,7 +87,7 @@ def _worry(text: str, proposed: list[app.Danger]) -> dict[str, str]:
         close = near(knowledge, text) if " " not in text else []
         hint = (
             f"; did you mean {' or '.join(close)}?"
-            if near
+            if close
             else ": write it as 'what goes wrong: the check that shows it'."
         )
         raise ClewError(f"{text!r} is no known cause{hint}")

@@ -35,17 +35,43 @@ import os
 import stat
 
 from clew.errors import ClewError
-from clew.evidence.argdown_read import LARGEST
 from clew.evidence.model import Document
 
 __all__ = ["parse", "read", "same", "write"]
+
+LONGEST_LINE = 1_000_000
+LARGEST = 64_000_000
+MOST_LINES = 2_000_000
 
 
 def parse(text: str, name: str = "") -> Document:
     """The map in `text`; ClewError, and nothing else, for what is not one."""
     from clew.evidence import argdown_read
 
-    return argdown_read.parse(text, name)
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    _refuse_monsters(text, name or "map")
+    return argdown_read.document(text, name)
+
+
+def _refuse_monsters(text: str, shown: str) -> None:
+    if len(text) > LARGEST:
+        raise ClewError(f"{shown}: a map of {len(text):,} characters is more than the {LARGEST:,} that are read")
+    if "\0" in text:
+        at = text.index("\0")
+        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+        raise ClewError(f"{shown}:{line}:{column}: expected text, found a NUL character; this looks like a binary file")
+    if not text or text.isspace():
+        raise ClewError(f"{shown}:1:1: expected an evidence map, found an empty file")
+    breaks = text.count("\n")
+    if breaks >= MOST_LINES:
+        raise ClewError(f"{shown}: a map of {breaks + 1:,} lines is more than the {MOST_LINES:,} that are read")
+    lengths = [len(line) for line in text.split("\n")]
+    longest = max(lengths)
+    if longest > LONGEST_LINE:
+        raise ClewError(
+            f"{shown}:{lengths.index(longest) + 1}:1: a line of {longest:,} characters is longer than the "
+            f"{LONGEST_LINE:,} that are read; is this an Argdown file?"
+        )
 
 
 def read(path: str) -> Document:

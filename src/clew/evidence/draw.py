@@ -85,6 +85,7 @@ class Entry(NamedTuple):
     titles: tuple[str, ...]
     credence: str
     percent: float | None
+    gist: str
     text: str
     notes: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -119,7 +120,7 @@ def html(document: Document, credences: Credences, title: str = "") -> str:
             slices=_slices(drawing),
             entries=_entries(graph, credences, rows),
             claims=[
-                (_id(i), str(row.conclusion or row.node), said(credences.of(row.node).credence))
+                (_id(i), clean(str(row.conclusion or row.node)), said(credences.of(row.node).credence))
                 for i, row in enumerate(rows)
                 if row.depth == 0
             ],
@@ -224,7 +225,9 @@ def _box(graph: Graph, credences: Credences, row: Row, id_: str, x: float, y: fl
     bar_y = 0.0
     before = ""
     for style, text in _contents(graph, belief, row):
-        at += SPACE.get(style, 0.0) if text and style != before else 0.0
+        if not text:
+            continue
+        at += SPACE.get(style, 0.0) if style != before else 0.0
         before = style
         indent = BAR + 8.0 if style == "credence" else 0.0
         size = "note" if style == "credence" else style
@@ -238,21 +241,22 @@ def _box(graph: Graph, credences: Credences, row: Row, id_: str, x: float, y: fl
             lines.append(Text(x + PAD + indent, at - 4.0, size, piece))
     kind = "repeat" if row.repeated else row.role if row.role == "claim" else row.node.kind
     filled = None if belief.credence is None else BAR * belief.credence
-    known = facts(graph, row.conclusion or row.node)
-    full = f"{row.node}: {said(belief.credence)}. {clean(known.text)}"
+    known = facts(graph, row)
+    full = clean(f"{row.node}: {said(belief.credence)}. {known.text}")
     return Box(id_, kind, x, y, BOX, at + PAD - y - 2.0, tuple(lines), full, bar_y, filled, target)
 
 
 def _contents(graph: Graph, belief: Belief, row: Row) -> list[tuple[str, str]]:
     subject = row.conclusion or row.node
-    known = facts(graph, subject)
+    known = facts(graph, row)
     heading = subject if row.node.kind == "step" else row.node
-    credence = said(belief.credence) + (
-        "" if row.node.kind == "statement" else f", inference {number(belief.inference)}"
-    )
+    credence = said(belief.credence)
+    if row.node in graph.inference:
+        credence += f", inference {number(belief.inference)}"
     lines = [("title", str(heading)), ("credence", credence)]
     if row.repeated:
         return [*lines, ("note", "drawn elsewhere on this map")]
+    lines.append(("body", known.gist))
     if heading != subject:
         lines.append(("sub", str(subject)))
     lines.append(("body", known.text))
@@ -308,7 +312,8 @@ def _lane(parent: Box, children: list[Box], kind: str, lane: int) -> list[Wire]:
 
 def _cuts(rows: list[Row], boxes: list[Box]) -> tuple[float, ...]:
     edges = [box.y - GAP / 2 for row, box in zip(rows, boxes, strict=True) if row.depth <= 1]
-    return tuple(sorted({y for y in edges[1:] if not any(box.y < y < box.y + box.height for box in boxes)}))
+    inner = {y for y in edges if y > edges[0] and not any(box.y < y < box.y + box.height for box in boxes)}
+    return tuple(sorted(inner))
 
 
 def _slices(drawing: Drawing) -> list[Slice]:
@@ -325,18 +330,22 @@ def _slices(drawing: Drawing) -> list[Slice]:
 
 def _entries(graph: Graph, credences: Credences, rows: list[Row]) -> list[Entry]:
     first = {row.node: index for index, row in reversed(list(enumerate(rows))) if not row.repeated}
-    depths = [row.depth for row in rows]
+    after = [*(row.depth for row in rows[1:]), 0]
     return [
-        _entry(graph, credences.of(row.node), row, index, first[row.node], row.depth - after + 1)
-        for index, (row, after) in enumerate(zip(rows, [*depths[1:], 0], strict=True))
+        _entry(graph, credences.of(row.node), row, index, first[row.node], row.depth - after[index] + 1)
+        for index, row in enumerate(rows)
     ]
 
 
 def _entry(graph: Graph, belief: Belief, row: Row, index: int, first: int, closes: int) -> Entry:
     subject = row.conclusion or row.node
-    known = facts(graph, subject)
+    known = facts(graph, row)
     titles = (str(row.node), str(subject)) if row.conclusion and row.node.kind == "argument" else (str(subject),)
-    extra = [] if row.node.kind == "statement" else [f"inference {number(belief.inference)}"]
+    extra = [f"inference {number(belief.inference)}"] if row.node in graph.inference else []
+    if author(belief):
+        extra.append(f"lineage {author(belief)}")
+    if not row.counts and belief.credence is not None:
+        extra.append(HEARD)
     return Entry(
         _id(index),
         row.role,
@@ -344,12 +353,9 @@ def _entry(graph: Graph, belief: Belief, row: Row, index: int, first: int, close
         tuple(clean(title) for title in titles),
         said(belief.credence),
         None if belief.credence is None else 100 * belief.credence,
+        clean(known.gist),
         clean(known.text),
-        tuple(
-            extra
-            + ([f"lineage {author(belief)}"] if author(belief) else [])
-            + ([HEARD] if not row.counts and belief.credence is not None else [])
-        ),
+        tuple(extra),
         tuple(explain(row.node, belief)),
         clean(known.reason),
         tuple(clean(tag) for tag in known.tags),

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from clew.evidence.credence import Belief, Credences, Graph, Node, Part, connect, is_local
-from clew.evidence.model import Document, Link, Quote
+from clew.evidence.model import Document, Link, Quote, Statement
 from clew.evidence.words import cells, clean, number, said, wrap
 
 MARKS = {"claim": "", "support": "(+)", "attack": "(-)", "witness": "(+)", "needed": "(&)"}
@@ -40,14 +40,17 @@ class Row(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What the map says under one title, gathered from every place that says it."""
+    """What the map says of a row, gathered from every place that says it.
+
+    `gist` is what an argument says of itself where `text` is that of its conclusion.
+    """
 
     text: str
+    gist: str
     tags: tuple[str, ...]
     links: tuple[Link, ...]
     quotes: tuple[Quote, ...]
     reason: str
-    line: int
 
 
 def outline(graph: Graph, credences: Credences) -> list[Row]:
@@ -92,18 +95,21 @@ def _children(graph: Graph, credences: Credences, row: Row) -> list[Row]:
     return [Row(row.depth + 1, shown, node, counts=parts[role, node].counts) for role, shown, node in found]
 
 
-def facts(graph: Graph, node: Node) -> Facts:
-    places = graph.said(node)
-    texts = [place.text for place in places if place.text]
+def facts(graph: Graph, row: Row) -> Facts:
+    places = [*graph.said(row.node), *(graph.said(row.conclusion) if row.conclusion else ())]
     reasons = [str(place.data.get("reason")) for place in places if place.data.get("reason") is not None]
     return Facts(
-        texts[0] if texts else "",
+        _text(graph, row.conclusion or row.node),
+        _text(graph, row.node) if row.conclusion else "",
         tuple(dict.fromkeys(tag for place in places for tag in place.tags)),
-        tuple(link for place in places for link in place.links),
-        tuple(quote for place in places for quote in getattr(place, "quotes", ())),
+        tuple(dict.fromkeys(link for place in places for link in place.links)),
+        tuple(quote for place in places if isinstance(place, Statement) for quote in place.quotes),
         " ".join(reasons),
-        graph.line(node),
     )
+
+
+def _text(graph: Graph, node: Node) -> str:
+    return next((place.text for place in graph.said(node) if place.text), "")
 
 
 def cited(links: Iterable[Link]) -> list[str]:
@@ -136,7 +142,8 @@ def explain(node: Node, belief: Belief) -> list[str]:
         lines.append(f"Counted already by lineage, so adds nothing: {', '.join(silent)}.")
     missing = [str(part.node) for part in belief.unstated]
     if missing:
-        lines.append(f"States no credence: {', '.join(missing)}.")
+        effect = "" if belief.credence is None else ", so left out"
+        lines.append(f"Not stated{effect}: {', '.join(missing)}.")
     return [clean(line) for line in lines]
 
 
@@ -162,7 +169,9 @@ def _argument_reasons(belief: Belief, spelled_out: bool) -> list[str]:
     lines = _step_reasons(belief) if spelled_out else []
     whole = [part for part in belief.parts if part.role in ("own", "steps", "support") and part.credence is not None]
     if len(whole) > 1 or not spelled_out:
-        lines.append(f"Support {number(belief.support)}: {_named(whole)}; inference {number(belief.inference)}.")
+        lines.append(f"Support {number(belief.support)}: {_named(whole)}.")
+    if not spelled_out and belief.inference != 1.0:
+        lines.append(f"Inference {number(belief.inference)}.")
     against = [part for part in belief.parts if part.role == "attack" and part.credence is not None]
     if against:
         lines.append(f"Attack {number(belief.attack)} takes that share of it: {_named(against)}.")
@@ -179,7 +188,8 @@ def _step_reasons(belief: Belief) -> list[str]:
         lines.append(f"Needed: {_named(needed)}.")
     value = next((part.credence for part in belief.parts if part.role == "steps"), belief.credence)
     if value is not None:
-        lines.append(f"Inference {number(belief.inference)}, so the step gives {number(value)}.")
+        strength = "" if belief.inference == 1.0 else f"Inference {number(belief.inference)}. "
+        lines.append(f"{strength}The step gives {number(value)}.")
     return lines
 
 
@@ -206,7 +216,7 @@ def tree_lines(document: Document, credences: Credences, width: int = 80, colour
             lines.append("")
         del rails[max(row.depth - 1, 0) :]
         # Far to the right the outer rails give way, so that text always has room.
-        before = "".join(rails[-((width - _NARROWEST) // _RAIL) + 2 :])
+        before = "".join(rails[2 - (width - _NARROWEST) // _RAIL :])
         rails += ["│  " if goes_on else "   "] * (row.depth > 0)
         lead = before + ("├─ " if goes_on else "└─ ") * (row.depth > 0)
         rest = before + ("│  " if goes_on else "   ") * (row.depth > 0) + ("│  " if opens else "   ")
@@ -226,8 +236,8 @@ def _going_on(rows: list[Row]) -> list[bool]:
 
 def _opening(rows: list[Row]) -> list[bool]:
     """For each row, whether it has children."""
-    depths = [row.depth for row in rows]
-    return [after > depth for depth, after in zip(depths, [*depths[1:], 0], strict=True)] if rows else []
+    after = [*(row.depth for row in rows[1:]), 0]
+    return [after[index] > row.depth for index, row in enumerate(rows)]
 
 
 def _row_lines(says: list[tuple[str, str]], role: str, lead: str, rest: str, width: int, colour: bool) -> list[str]:
@@ -246,9 +256,9 @@ def _says(graph: Graph, credences: Credences, row: Row) -> list[tuple[str, str]]
     """The lines of a row before they are wrapped, each with how it is painted."""
     belief = credences.of(row.node)
     subject = row.conclusion or row.node
-    known = facts(graph, subject)
+    known = facts(graph, row)
     head = f"{row.node}: {said(belief.credence)}" if row.node.kind != "step" else f"{subject}: {said(belief.credence)}"
-    if row.node.kind != "statement":
+    if row.node in graph.inference:
         head += f", inference {number(belief.inference)}"
     if author(belief):
         head += f", lineage {author(belief)}"
@@ -257,7 +267,7 @@ def _says(graph: Graph, credences: Credences, row: Row) -> list[tuple[str, str]]
     if row.repeated:
         return [(_BOLD, f"{head}, shown above")]
     text = f"{subject} {known.text}" if row.conclusion and row.node.kind == "argument" else known.text
-    lines = [(_BOLD, head), ("", text)]
+    lines = [(_BOLD, head), ("", known.gist), ("", text)]
     if belief.attack and belief.credence is not None:
         lines.append(("", f"Support {number(belief.support)}, attack {number(belief.attack)}."))
     if belief.unstated:

@@ -488,15 +488,17 @@ def _claims(faults: Faults, folder: str) -> dict[str, Claim]:
         if isinstance(block, Argument):
             above: list[Statement] = []
             for step in block.steps:
-                if step.conclusion:
+                if not step.conclusion:
+                    above.append(step.statement)
+                elif _attacked(step.statement):
+                    for target in _attacked(step.statement):
+                        against.setdefault(target, []).append(step.statement)
+                else:
                     conclusions[step.statement.title] = step.statement
                     premises.setdefault(step.statement.title, []).extend(above)
-                else:
-                    above.append(step.statement)
         elif isinstance(block, Statement):
-            for relation in block.relations:
-                if relation.kind == "attack" and relation.direction == "out":
-                    against.setdefault(relation.target, []).append(block)
+            for target in _attacked(block):
+                against.setdefault(target, []).append(block)
     claims = {}
     for title, statement in conclusions.items():
         claims[title] = Claim(
@@ -510,6 +512,11 @@ def _claims(faults: Faults, folder: str) -> dict[str, Claim]:
         if claims[title].credence is None:
             faults.add(name, title, "credence", "cannot be worked out: a premise states none")
     return claims
+
+
+def _attacked(statement: Statement) -> list[str]:
+    """What a statement speaks against: such a statement is a limit on other claims, and no claim of its own."""
+    return [held.target for held in statement.relations if held.kind == "attack" and held.direction == "out"]
 
 
 def _source(premise: Statement) -> Source:

@@ -1,4 +1,4 @@
-"""A case as one self-contained page: no scripts, no fonts, nothing fetched; every text escaped by the template engine."""
+"""A case as one self-contained page: no scripts, nothing fetched, every text escaped by the template engine."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def _data(seen: CaseView) -> dict[str, Any]:
     hypotheses = []
     for item in seen.explanations:
         cause = knowledge.causes.get(item.cause)
-        pulls = [pull for pull in shares[item.cause].pulls if abs(pull.bits) > LEAST_PULL][:6]
+        pulls = [pull for pull in seen.weighing.pulls(item.cause) if abs(pull.bits) > LEAST_PULL][:6]
         hypotheses.append(
             {
                 "id": item.cause,

@@ -1,7 +1,6 @@
 """A case as text for a terminal: what was seen and what is inferred, visibly apart."""
 
 from clew.case.choose import Choice
-from clew.case.weigh import Share
 from clew.evidence.words import word
 from clew.knowledge.model import Reference
 from clew.records.case import PARTS, Case, HeldClue
@@ -100,14 +99,13 @@ def _findings(seen: CaseView, page: Page) -> None:
 def _hypotheses(seen: CaseView, page: Page) -> None:
     page.head("If that is not it (inferred)" if seen.weighing.findings else "What it may be (inferred)")
     own = {item.id: item for item in seen.case.own}
-    shares = {share.cause: share for share in seen.weighing.shares}
     shown = 0.0
     for item in seen.explanations:
         cause = seen.knowledge.causes.get(item.cause)
         says = cause.gloss if cause else own[item.cause].says
         part = PART_WORDS.get(item.part, "")
         page.say(f"{item.cause}{part}: {says.rstrip('.')}.", 2, f"{percent(item.credence):>5}  ")
-        _pulls(seen, page, shares[item.cause])
+        _pulls(seen, page, item.cause)
         page.say(cause.refute if cause else own[item.cause].check, 9, "proved wrong by: ", DIM)
         shown += item.credence
     rest = max(0.0, 1.0 - shown - seen.weighing.unknown)
@@ -116,9 +114,10 @@ def _hypotheses(seen: CaseView, page: Page) -> None:
     page.say(f"the other {count} explanations together.", 2, f"{percent(rest):>5}  ", DIM)
 
 
-def _pulls(seen: CaseView, page: Page, share: Share) -> None:
+def _pulls(seen: CaseView, page: Page, cause: str) -> None:
+    pulls = seen.weighing.pulls(cause)
     for says, wanted in (("for it: ", 1), ("against it: ", -1)):
-        held = [pull for pull in share.pulls if pull.bits * wanted > LEAST_PULL][:3]
+        held = [pull for pull in pulls if pull.bits * wanted > LEAST_PULL][:3]
         if held:
             texts = [
                 f"#{seen.counted[p.clue].number} {seen.counted[p.clue].clue.test} ({p.bits:+.1f} bits)" for p in held

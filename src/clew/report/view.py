@@ -96,7 +96,7 @@ def causes_json(seen: CaseView) -> list[dict[str, Any]]:
     own = {item.id: item for item in seen.case.own}
     for share in seen.weighing.shares:
         held = seen.knowledge.causes.get(share.cause)
-        support = [pull.clue for pull in share.pulls if pull.bits > LEAST_PULL]
+        support = [pull.clue for pull in seen.weighing.pulls(share.cause) if pull.bits > LEAST_PULL]
         places = dict.fromkeys(place for index in sorted(support) for place in seen.counted[index].clue.where)
         rows.append(
             {

@@ -1,0 +1,59 @@
+"""`clew evidence`: is what an evidence map quotes really there, and how far does it carry the conclusions?"""
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+
+from clew import app
+from clew.cli.output import save
+from clew.report.text import use_colour, width
+
+
+def arguments(parser: ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True)
+    check = verbs.add_parser("check", help="compare every quote with its source")
+    check.add_argument("--json", metavar="OUT", help="write the verdicts as JSON")
+    check.set_defaults(act=act_check)
+    tree = verbs.add_parser("show", help="print the tree of claims with credences")
+    tree.add_argument("--svg", metavar="OUT", help="draw the map as SVG")
+    tree.add_argument("--html", metavar="OUT", help="draw the map as a self-contained page")
+    tree.set_defaults(act=act_show)
+    seal = verbs.add_parser("seal", help="replace the quotes of a map by digests of their words")
+    seal.add_argument("-o", dest="out", required=True, metavar="OUT", help="where to write the sealed map")
+    seal.set_defaults(act=act_seal)
+    for verb in (check, tree, seal):
+        verb.add_argument("file", nargs="?" if verb is tree else None, default="", metavar="FILE", help="the map")
+    for verb in (check, seal):
+        verb.add_argument("--sources", default="", metavar="FOLDER", help="where the cited files are (beside the map)")
+
+
+def act_check(options: Namespace) -> int:
+    from clew.evidence import quotes, view
+    from clew.records.exact import pretty
+
+    found = app.evidence_check(options.file, options.sources)
+    if options.json:
+        save(options.json, pretty(quotes.to_json(found)))
+    print("\n".join(view.check_lines(found, width(sys.stdout), use_colour(sys.stdout))))
+    return 0 if app.evidence_sound(found) else 1
+
+
+def act_show(options: Namespace) -> int:
+    from clew.evidence import draw
+    from clew.evidence.tree import tree_lines
+
+    document, credences = app.evidence_map(options.file)
+    if options.svg:
+        save(options.svg, draw.svg(document, credences))
+    if options.html:
+        title = str(document.front.get("title") or os.path.basename(document.name))
+        save(options.html, draw.html(document, credences, title))
+    print("\n".join(tree_lines(document, credences, width(sys.stdout), use_colour(sys.stdout))))
+    return 0
+
+
+def act_seal(options: Namespace) -> int:
+    text, count = app.evidence_seal(options.file, options.sources)
+    save(options.out, text)
+    print(f"Sealed {count} quotes; {options.out} carries none of their words.")
+    return 0

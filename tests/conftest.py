@@ -1,0 +1,36 @@
+"""Every test that runs a command does so in a folder and with a cache of its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from clew.cli import main
+
+
+class Said(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Clew = Callable[..., Said]
+
+
+@pytest.fixture
+def clew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Clew:
+    """Run `clew WORDS…` in an empty folder, as a pipe would see it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CLEW_HOME", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*words: str) -> Said:
+        try:
+            status = main(list(words))
+        except SystemExit as stop:
+            status = stop.code if isinstance(stop.code, int) else 1
+        out, err = capsys.readouterr()
+        return Said(status, out, err)
+
+    return run

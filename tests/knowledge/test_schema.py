@@ -1,0 +1,150 @@
+"""The knowledge files are checked at load, and a fault is named by file, entry and field."""
+
+import os
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from clew.errors import ClewError
+from clew.knowledge import load
+from clew.knowledge.load import FOLDER, _digest, cache_path
+from clew.knowledge.schema import compile_folder
+
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(FOLDER, tmp_path / "data"))
+
+
+def fault(folder: Path) -> str:
+    with pytest.raises(ClewError) as caught:
+        compile_folder(str(folder))
+    return str(caught.value)
+
+
+def change(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_everything_in_the_vocabulary_is_described() -> None:
+    knowledge = load()
+    vocabulary = tomllib.loads((Path(FOLDER) / "vocabulary.toml").read_text())
+    assert set(knowledge.causes) == set(vocabulary["cause"])
+    assert len(knowledge.tests) >= 60
+
+
+def test_the_vocabulary_is_the_agreed_one() -> None:
+    agreed = SHARED / "causes.toml"
+    if agreed.exists():
+        ours = tomllib.loads((Path(FOLDER) / "vocabulary.toml").read_text())
+        theirs = tomllib.loads(agreed.read_text())
+        assert {key: ours["cause"][key] for key in theirs["cause"]} == theirs["cause"]
+        assert ours["family"] == theirs["family"]
+    assert len(load().causes) >= 98
+
+
+def test_the_cache_gives_back_the_same_knowledge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("clew.knowledge.load._held", {})
+    fresh = load()
+    path = cache_path(_digest(FOLDER))
+    assert path.startswith(str(tmp_path))
+    assert os.path.exists(path)
+    monkeypatch.setattr("clew.knowledge.load._held", {})
+    monkeypatch.setattr("clew.knowledge.load._compile", None)
+    assert load() == fresh
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"families": 3}', b"\xff\xfe", b"[]"])
+def test_a_damaged_cache_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes) -> None:
+    fresh = load()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = Path(cache_path(_digest(FOLDER)))
+    path.parent.mkdir(parents=True)
+    path.write_bytes(damage)
+    monkeypatch.setattr("clew.knowledge.load._held", {})
+    assert load() == fresh
+    assert path.read_bytes() != damage
+
+
+def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "clew").write_text("a file where the folder should be")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("clew.knowledge.load._held", {})
+    assert load().causes
+
+
+def test_a_missing_field(folder: Path) -> None:
+    path = folder / "causes" / "loss.toml"
+    text = path.read_text()
+    start = text.index('["loss.double_softmax"]')
+    head, tail = text[:start], text[start:]
+    path.write_text(head + re.sub(r'\nmend = ".*"\n', "\n", tail, count=1))
+    assert "causes/loss.toml: loss.double_softmax: mend: is missing" in fault(folder)
+
+
+def test_an_unknown_cause_suggests_the_nearest(folder: Path) -> None:
+    change(folder / "causes" / "loss.toml", '["loss.double_softmax"]', '["loss.double_softmacks"]')
+    said = fault(folder)
+    assert "loss.double_softmacks: (entry): is not in vocabulary.toml; did you mean loss.double_softmax" in said
+    assert "causes/loss.toml: loss.double_softmax: (entry): is missing" in said
+
+
+def test_probabilities_must_sum_to_one(folder: Path) -> None:
+    path = folder / "tests" / "numerics.toml"
+    text = path.read_text()
+    path.write_text(re.sub(r"\nhealthy = \[.*?\]", "\nhealthy = [0.5, 0.4]", text, count=1, flags=re.S))
+    said = fault(folder)
+    assert "tests/numerics.toml" in said
+    assert "healthy" in said
+
+
+def test_a_name_that_is_not_a_field(folder: Path) -> None:
+    change(folder / "antipatterns.toml", "temptation =", "temptaton =")
+    said = fault(folder)
+    assert "temptation: is missing" in said
+    assert "temptaton: is not a field of this kind of entry" in said
+
+
+def test_a_reference_to_nothing(folder: Path) -> None:
+    path = folder / "causes" / "num.toml"
+    text = path.read_text()
+    path.write_text(re.sub(r'refute_test = ".*?"', 'refute_test = "first_nonfinit"', text, count=1))
+    assert "refute_test: 'first_nonfinit' is not a known test; did you mean first_nonfinite" in fault(folder)
+
+
+def test_all_faults_are_reported_at_once(folder: Path) -> None:
+    change(folder / "antipatterns.toml", "temptation =", "temptaton =")
+    change(folder / "habits.toml", "habit =", "habbit =")
+    said = fault(folder)
+    assert "antipatterns.toml" in said
+    assert "habits.toml" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"[a\n", "is not valid TOML"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+        (b"x = 1\n", "should be a table"),
+        (b"\x00\x01\x02", "not valid TOML"),
+    ],
+)
+def test_bad_files_get_one_sentence(folder: Path, content: bytes, says: str) -> None:
+    (folder / "habits.toml").write_bytes(content)
+    said = fault(folder)
+    assert says in said
+    assert "habits.toml" in said
+
+
+def test_an_unreadable_file(folder: Path) -> None:
+    (folder / "habits.toml").unlink()
+    (folder / "habits.toml").mkdir()
+    assert "habits.toml cannot be read" in fault(folder)
