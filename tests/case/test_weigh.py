@@ -244,7 +244,7 @@ def test_gain_equals_the_expected_fall_in_entropy(base: Knowledge) -> None:
             joint = {name: prior[name] * rows[name][index] for name in prior}
             mass = sum(joint.values())
             expected += mass * -sum(p / mass * math.log2(p / mass) for p in joint.values())
-        assert gain(prior, rows) == pytest.approx(entropy - expected, abs=1e-9)
+        assert gain([(rows[name], prior[name]) for name in prior]) == pytest.approx(entropy - expected, abs=1e-9)
 
 
 @given(chances(3), bases())
@@ -252,7 +252,7 @@ def test_a_test_on_which_all_agree_gains_nothing(same: tuple[float, ...], base: 
     dull = observation("dull", {NAMES[0]: same}, healthy=same, otherwise=same)
     fuller = base._replace(tests={**base.tests, "dull": dull})
     prior = priors(fuller, ORDINARY)
-    assert gain(prior, dict.fromkeys(prior, same)) == pytest.approx(0.0, abs=1e-12)
+    assert gain([(same, share) for share in prior.values()]) == pytest.approx(0.0, abs=1e-12)
     assert "dull" not in {choice.test for choice in choose(fuller, weigh(fuller, []), [], ORDINARY, 99)}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from clew.errors import ClewError
 from clew.knowledge import load
-from clew.knowledge.load import FOLDER, _digest, cache_path
+from clew.knowledge.base import FOLDER, _digest, cache_path
 from clew.knowledge.schema import compile_folder
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
@@ -52,24 +52,24 @@ def test_the_vocabulary_is_the_agreed_one() -> None:
 
 def test_the_cache_gives_back_the_same_knowledge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("clew.knowledge.load._held", {})
+    monkeypatch.setattr("clew.knowledge.base._held", {})
     fresh = load()
-    path = cache_path(_digest(FOLDER))
+    path = cache_path("knowledge", _digest(FOLDER))
     assert path.startswith(str(tmp_path))
     assert os.path.exists(path)
-    monkeypatch.setattr("clew.knowledge.load._held", {})
-    monkeypatch.setattr("clew.knowledge.load._compile", None)
+    monkeypatch.setattr("clew.knowledge.base._held", {})
+    monkeypatch.setattr("clew.knowledge.schema.compile_folder", None)
     assert load() == fresh
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"families": 3}', b"\xff\xfe", b"[]"])
+@pytest.mark.parametrize("damage", [b"", b"{", b"x" * 31, b"\0" * 40, b"\xff" * 100_000])
 def test_a_damaged_cache_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: bytes) -> None:
     fresh = load()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    path = Path(cache_path(_digest(FOLDER)))
+    path = Path(cache_path("knowledge", _digest(FOLDER)))
     path.parent.mkdir(parents=True)
     path.write_bytes(damage)
-    monkeypatch.setattr("clew.knowledge.load._held", {})
+    monkeypatch.setattr("clew.knowledge.base._held", {})
     assert load() == fresh
     assert path.read_bytes() != damage
 
@@ -77,7 +77,7 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "clew").write_text("a file where the folder should be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("clew.knowledge.load._held", {})
+    monkeypatch.setattr("clew.knowledge.base._held", {})
     assert load().causes
 
 

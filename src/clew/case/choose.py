@@ -25,7 +25,7 @@ class Choice(NamedTuple):
     test: str
     gain: float
     cost: float
-    predictions: tuple[tuple[str, str, float], ...]
+    predictions: tuple[tuple[str, str, float], ...] = ()
 
     @property
     def worth(self) -> float:
@@ -47,30 +47,32 @@ def choose(
     prior = priors(knowledge, subject)
     credences = {share.cause: share.credence for share in weighing.shares}
     credences[UNKNOWN] = weighing.unknown
-    leading = [share.cause for share in weighing.shares[:4]]
+    tables = {}
     choices = []
     for test in knowledge.tests.values():
         if test.id in made or not applies(knowledge, test, subject.domain):
             continue
         table = Likelihoods(knowledge, test, prior, subject.own)
         discount = 1.0 / (1.0 + counts.get(test.reads, 0) * knowledge.priors.overlap)
-        found = discount * gain(credences, table.rows)
+        found = discount * gain(table.masses(credences))
         cost = test.seconds + (PERSON_SECONDS if test.person else 0.0)
-        choices.append(Choice(test.id, found, cost, _predictions(leading, table)))
+        tables[test.id] = table
+        choices.append(Choice(test.id, found, cost))
     choices = [choice for choice in choices if choice.gain > 1e-9]
     choices.sort(key=lambda choice: (-choice.worth, choice.test))
-    return tuple(choices[:most])
+    leading = [share.cause for share in weighing.shares[:4]]
+    return tuple(choice._replace(predictions=_predictions(leading, tables[choice.test])) for choice in choices[:most])
 
 
-def gain(credences: dict[str, float], rows: dict[str, tuple[float, ...]]) -> float:
+def gain(predictions: list[tuple[tuple[float, ...], float]]) -> float:
     """Expected information about the explanation from one look at the outcome, in bits."""
-    size = len(next(iter(rows.values())))
-    average = [math.fsum(share * rows[name][index] for name, share in credences.items()) for index in range(size)]
+    held = [(row, share) for row, share in predictions if share > 0.0]
+    size = len(held[0][0])
+    average = [math.fsum(share * row[index] for row, share in held) for index in range(size)]
     parts = [
         share * chance * math.log2(chance / mean)
-        for name, share in credences.items()
-        if share > 0.0
-        for chance, mean in zip(rows[name], average, strict=True)
+        for row, share in held
+        for chance, mean in zip(row, average, strict=True)
     ]
     return max(math.fsum(parts), 0.0)
 
@@ -78,6 +80,6 @@ def gain(credences: dict[str, float], rows: dict[str, tuple[float, ...]]) -> flo
 def _predictions(leading: list[str], table: Likelihoods) -> tuple[tuple[str, str, float], ...]:
     found = []
     for cause in leading:
-        chance, index = max((chance, -index) for index, chance in enumerate(table.rows[cause]))
+        chance, index = max((chance, -index) for index, chance in enumerate(table.row(cause)))
         found.append((cause, table.outcomes[-index], chance))
     return tuple(found)

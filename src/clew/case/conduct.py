@@ -41,7 +41,7 @@ def is_null(knowledge: Knowledge, cause: str) -> bool:
     return cause in ("stat.seed_noise",) or (cause in knowledge.causes and knowledge.causes[cause].family == "none")
 
 
-def explanations(knowledge: Knowledge, weighing: Weighing, most: int = 5) -> tuple[Explanation, ...]:
+def explanations(knowledge: Knowledge, weighing: Weighing, most: int = 3) -> tuple[Explanation, ...]:
     """The leading explanations, with the best subtle one and the best null one always among them."""
     chosen: dict[str, Explanation] = {}
     for share in weighing.shares[:most]:

@@ -5,8 +5,8 @@ Priors come from the families, spread over the causes that can apply to the subj
 
 - clues that read the same channel are not independent witnesses: n of them count as n / (1 + (n - 1) * overlap), so
   that five views of one loss curve weigh about as much as one;
-- an outcome in which the mechanism itself was seen makes a finding, whatever the priors said; findings leave the
-  contest, and the shares say what else it could be;
+- an outcome in which the mechanism itself was seen makes a finding, whatever the priors said; the finding and the
+  clues that show it leave the contest, and the shares say what the rest of the evidence makes likely if that is not it;
 - `unknown` predicts what the causes predict on average, and never falls below its floor.
 
 The result depends on which clues there are and on nothing else: not on their order, not on what was retracted.
@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clew.knowledge.model import Knowledge, Row, Scale, Test
+from clew.knowledge.model import Knowledge, Scale, Test
 from clew.records.case import Own
 from clew.records.clue import UNCLEAR, Clue
 from clew.records.place import Place
@@ -81,10 +81,11 @@ class Weighing(NamedTuple):
 
     def pulls(self, cause: str) -> tuple[Pull, ...]:
         """What each clue did to an explanation, against what all of them together expected; strongest first."""
+        spent = {index for finding in self.findings for index in finding.clues}
         found = [
             Pull(index, held.weight * self.bits[held.test, held.outcome][cause])
             for index, held in enumerate(self.clues)
-            if held.weight > 0.0
+            if held.weight > 0.0 and index not in spent
         ]
         return tuple(sorted(found, key=lambda pull: (-abs(pull.bits), pull.clue)))
 
@@ -153,16 +154,17 @@ def weigh(knowledge: Knowledge, clues: Iterable[Clue], subject: Subject = ORDINA
         Weighed(clue.test, outcome, kind, weight)
         for clue, (outcome, kind), weight in zip(given, read, weights, strict=True)
     )
+    findings = _findings(knowledge, given, weighed, prior)
+    spent = {index for finding in findings for index in finding.clues}
     logs = {name: math.log(share) for name, share in prior.items()}
     bits = {}
-    for key, weight in _total_weights(weighed).items():
+    for key, weight in _total_weights([held for index, held in enumerate(weighed) if index not in spent]).items():
         column = tables[key[0]].of(key[1])
         average = math.log2(math.fsum(prior[name] * chance for name, chance in column.items()))
         bits[key] = {name: math.log2(chance) - average for name, chance in column.items()}
         for name, chance in column.items():
             logs[name] += weight * math.log(chance)
 
-    findings = _findings(knowledge, given, weighed, prior)
     out = {finding.cause for finding in findings}
     posterior = _normalise({name: value for name, value in logs.items() if name not in out})
     posterior = _keep_floor(posterior, knowledge.priors.unknown_floor)
@@ -171,7 +173,7 @@ def weigh(knowledge: Knowledge, clues: Iterable[Clue], subject: Subject = ORDINA
     return Weighing(findings, tuple(shares), posterior[UNKNOWN], weighed, bits)
 
 
-def _total_weights(weighed: tuple[Weighed, ...]) -> dict[tuple[str, str], float]:
+def _total_weights(weighed: list[Weighed]) -> dict[tuple[str, str], float]:
     """Clues that say the same only differ in weight. Sorted, and summed exactly, so that their order cannot matter."""
     held: dict[tuple[str, str], list[float]] = {}
     for clue in weighed:
@@ -222,36 +224,44 @@ def effective_weights(clues: tuple[Clue, ...], digests: list[str], kinds: list[s
 
 
 class Likelihoods:
-    """P(outcome | explanation) for one test. Rows stand in the order of the names given."""
+    """P(outcome | explanation) for one test, by groups of explanations that predict the same."""
 
     def __init__(self, knowledge: Knowledge, test: Test, prior: dict[str, float], own: tuple[Own, ...] = ()) -> None:
         self.outcomes = [outcome.name for outcome in test.outcomes]
-        self._index = {name: index for index, name in enumerate(self.outcomes)}
-        named: dict[str, Row] = {cause: row for row in test.rows for cause in row.causes}
-        expected = {held.id: dict(held.expects).get(test.id, "") for held in own}
-        stated: dict[str, tuple[float, ...]] = {}
-        for name in prior:
-            cause = knowledge.causes.get(name)
-            if name in named:
-                stated[name] = named[name].p
-            elif cause is not None:
-                stated[name] = test.healthy if cause.family == "none" else test.otherwise
-            elif expected.get(name, "") in self._index:
-                stated[name] = self._expecting(expected[name])
-        mass = math.fsum(prior[name] for name in stated)
-        average = tuple(
-            math.fsum(prior[name] * row[index] for name, row in stated.items()) / mass
-            for index in range(len(self.outcomes))
-        )
-        self.rows = {name: stated.get(name, average) for name in prior}
+        groups: list[tuple[tuple[float, ...], list[str]]] = []
+        named: set[str] = set()
+        for row in test.rows:
+            groups.append((row.p, [name for name in row.causes if name in prior]))
+            named.update(row.causes)
+        rest = [name for name in prior if name not in named]
+        silent = [name for name in rest if name not in knowledge.causes]
+        groups.append((test.healthy, [name for name in rest if name.startswith("none.")]))
+        groups.append((test.otherwise, [n for n in rest if n not in silent and not n.startswith("none.")]))
+        for held in own:
+            expected = dict(held.expects).get(test.id)
+            if expected in self.outcomes and held.id in prior:
+                groups.append((self._expecting(expected), [held.id]))
+                silent.remove(held.id)
+        masses = [(row, math.fsum(prior[name] for name in names)) for row, names in groups]
+        mass = math.fsum(part for _, part in masses)
+        average = tuple(math.fsum(part * row[i] for row, part in masses) / mass for i in range(len(self.outcomes)))
+        self.groups = [*groups, (average, silent)]
 
     def _expecting(self, outcome: str) -> tuple[float, ...]:
         rest = (1.0 - EXPECTED) / (len(self.outcomes) - 1)
         return tuple(EXPECTED if name == outcome else rest for name in self.outcomes)
 
     def of(self, outcome: str) -> dict[str, float]:
-        index = self._index[outcome]
-        return {name: row[index] for name, row in self.rows.items()}
+        """How likely one outcome is under each explanation."""
+        index = self.outcomes.index(outcome)
+        return {name: row[index] for row, names in self.groups for name in names}
+
+    def row(self, name: str) -> tuple[float, ...]:
+        return next(row for row, names in self.groups if name in names)
+
+    def masses(self, credences: dict[str, float]) -> list[tuple[tuple[float, ...], float]]:
+        """Each prediction with the credence of those who make it."""
+        return [(row, math.fsum(credences.get(name, 0.0) for name in names)) for row, names in self.groups]
 
 
 def _normalise(logs: dict[str, float]) -> dict[str, float]:

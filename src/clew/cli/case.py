@@ -4,7 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from clew import app
+from clew.app import cases, known
 from clew.cli import complete
 from clew.cli.output import ask, page, save, show
 from clew.errors import ClewError
@@ -133,10 +133,10 @@ def entry_number(text: str) -> int:
 
 
 def act_new(options: Namespace) -> int:
-    case = app.case_new(" ".join(options.symptom), options.domain, options.script)
+    case = cases.new(" ".join(options.symptom), options.domain, options.script)
     made = page()
     made.say(f"Opened case {case.id}.")
-    found = app.suggest(case.symptom)
+    found = known.suggest(case.symptom)
     if found:
         made.line()
         made.say("Your words may describe one of these; enter those that you really saw:")
@@ -156,16 +156,16 @@ def act_clue(options: Namespace) -> int:
         test, outcome = _pick(options.case, test)
         if not test:
             return 0
-    held = app.Options(
+    held = cases.Options(
         tuple(sorted(measured.items())),
         tuple(Place.parse(text) for text in options.at),
         options.says,
         options.reproduce,
         options.why,
     )
-    before = app.case_view(options.case)
-    number, case = app.case_clue(options.case, test, outcome, held)
-    after = app.case_view(case.folder)
+    before = cases.weighed(options.case)
+    number, case = cases.add_clue(options.case, test, outcome, held)
+    after = cases.weighed(case.folder)
     made = page()
     entry = next(item.clue for item in case.clues if item.number == number)
     made.say(f"#{number} {entry.test}: {entry.outcome}.")
@@ -207,10 +207,10 @@ def _value(text: str) -> Value:
 
 def _pick(name: str, test: str) -> tuple[str, str]:
     """Let a person choose the test, likely ones first, and then its outcome."""
-    seen = app.case_view(name, most=9)
+    seen = cases.weighed(name, most=9)
     knowledge = seen.knowledge
     if test:
-        app.known_test(knowledge, test)
+        known.known_test(knowledge, test)
     if not sys.stdin.isatty():
         if test:
             names = ", ".join(item.name for item in knowledge.tests[test].outcomes)
@@ -221,7 +221,7 @@ def _pick(name: str, test: str) -> tuple[str, str]:
         test = _ask("Which observation?", [(item.id, item.asks) for item in choices], list(knowledge.tests))
         if not test:
             return "", ""
-    held = app.known_test(knowledge, test)
+    held = known.known_test(knowledge, test)
     rows = [(item.name, item.means) for item in held.outcomes]
     return test, _ask(held.asks, rows, [item.name for item in held.outcomes])
 
@@ -241,7 +241,7 @@ def _ask(question: str, rows: list[tuple[str, str]], allowed: list[str]) -> str:
 
 
 def act_note(options: Namespace) -> int:
-    number = app.case_note(
+    number = cases.add_note(
         options.case, options.part or "thinking", " ".join(options.text), options.question or options.kind
     )
     print(f"#{number} noted.")
@@ -250,7 +250,7 @@ def act_note(options: Namespace) -> int:
 
 def act_hypothesis(options: Namespace) -> int:
     expects = dict(_pair(text, "--expects", str) for text in options.expects)
-    number, case = app.case_hypothesis(options.case, " ".join(options.says), options.prior, expects, options.check)
+    number, case = cases.add_hypothesis(options.case, " ".join(options.says), options.prior, expects, options.check)
     held = next(item for item in case.own if item.number == number)
     print(f"#{number} is on the table as {held.id}.")
     return 0
@@ -259,7 +259,7 @@ def act_hypothesis(options: Namespace) -> int:
 def act_next(options: Namespace) -> int:
     if not 1 <= options.n <= 100:
         raise ClewError(f"-n takes a number from 1 to 100, not {options.n}.")
-    seen = app.case_view(options.case, options.all_code, options.n)
+    seen = cases.weighed(options.case, options.all_code, options.n)
     made = page()
     terminal.advice(seen, made)
     terminal.next_tests(seen, made, options.n)
@@ -268,7 +268,7 @@ def act_next(options: Namespace) -> int:
 
 
 def act_show(options: Namespace) -> int:
-    seen = app.case_view(options.case, options.all_code)
+    seen = cases.weighed(options.case, options.all_code)
     if options.json:
         from clew.records.exact import pretty
         from clew.report.view import to_json
@@ -283,20 +283,20 @@ def act_show(options: Namespace) -> int:
 
 
 def act_log(options: Namespace) -> int:
-    show(terminal.log_page(app.case_read(options.case), page()))
+    show(terminal.log_page(cases.read(options.case), page()))
     return 0
 
 
 def act_retract(options: Namespace) -> int:
     number = entry_number(options.entry)
-    app.case_retract(options.case, number, options.reason)
+    cases.retract(options.case, number, options.reason)
     print(f"#{number} is retracted; it stays in the log.")
     return 0
 
 
 def act_close(options: Namespace) -> int:
     clue = entry_number(options.clue) if options.clue else None
-    case = app.case_close(options.case, options.cause, options.evidence, clue, options.unverified)
+    case = cases.close(options.case, options.cause, options.evidence, clue, options.unverified)
     print(
         f"Closed {case.id}: {options.cause}." + (" Nothing shows yet that it is gone." if not options.evidence else "")
     )
@@ -304,20 +304,20 @@ def act_close(options: Namespace) -> int:
 
 
 def act_reopen(options: Namespace) -> int:
-    case = app.case_reopen(options.case, options.reason)
+    case = cases.reopen(options.case, options.reason)
     print(f"Reopened {case.id}.")
     return 0
 
 
 def act_list(options: Namespace) -> int:
     del options
-    names, now = app.cases()
+    names, now = cases.names()
     made = page()
     if not names:
         made.say('There is no case here yet; open one with: clew case new "what you see"')
     for name in names:
         try:
-            case = app.case_read(name)
+            case = cases.read(name)
         except ClewError as error:
             made.say(str(error), 2, "! ")
             continue
@@ -328,5 +328,5 @@ def act_list(options: Namespace) -> int:
 
 
 def act_use(options: Namespace) -> int:
-    print(f"The current case is {app.case_use(options.name)}.")
+    print(f"The current case is {cases.use(options.name)}.")
     return 0

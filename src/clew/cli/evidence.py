@@ -4,7 +4,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 
-from clew import app
+from clew.app import maps
 from clew.cli.output import save
 from clew.report.text import use_colour, width
 
@@ -31,18 +31,18 @@ def act_check(options: Namespace) -> int:
     from clew.evidence import quotes, view
     from clew.records.exact import pretty
 
-    found = app.evidence_check(options.file, options.sources)
+    found = maps.check(options.file, options.sources)
     if options.json:
         save(options.json, pretty(quotes.to_json(found)))
     print("\n".join(view.check_lines(found, width(sys.stdout), use_colour(sys.stdout))))
-    return 0 if app.evidence_sound(found) else 1
+    return 0 if maps.sound(found) else 1
 
 
 def act_show(options: Namespace) -> int:
     from clew.evidence import draw
     from clew.evidence.tree import tree_lines
 
-    document, credences = app.evidence_map(options.file)
+    document, credences = maps.read_map(options.file)
     if options.svg:
         save(options.svg, draw.svg(document, credences))
     if options.html:
@@ -53,7 +53,7 @@ def act_show(options: Namespace) -> int:
 
 
 def act_seal(options: Namespace) -> int:
-    text, count = app.evidence_seal(options.file, options.sources)
+    text, count = maps.seal(options.file, options.sources)
     save(options.out, text)
     print(f"Sealed {count} quotes; {options.out} carries none of their words.")
     return 0

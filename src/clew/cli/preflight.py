@@ -4,7 +4,8 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from clew import app
+from clew.app import preflight
+from clew.app.known import known_domain
 from clew.cli import complete
 from clew.cli.output import ask, page, show
 from clew.errors import ClewError
@@ -12,7 +13,7 @@ from clew.knowledge import load
 from clew.knowledge.search import near
 from clew.report.text import percent, seconds
 
-SHORT = {"very": app.SURPRISES[0], "somewhat": app.SURPRISES[1], "not": app.SURPRISES[2]}
+SHORT = {"very": preflight.SURPRISES[0], "somewhat": preflight.SURPRISES[1], "not": preflight.SURPRISES[2]}
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -41,8 +42,8 @@ def _complete(argument: Any, completer: Any) -> None:
 
 
 def act(options: Namespace) -> int:
-    domain = app.known_domain(options.domain or "general")
-    proposed = app.dangers(domain)
+    domain = known_domain(options.domain or "general")
+    proposed = preflight.dangers(domain)
     if options.surprise or options.worry:
         worries = [_worry(text, proposed) for text in options.worry]
         surprise = SHORT[options.surprise or "not"]
@@ -52,7 +53,7 @@ def act(options: Namespace) -> int:
             print("\nAnswer with --surprise very|somewhat|not and --worry CAUSE (any number of times).")
             return 0
         surprise, worries = _interview(proposed)
-    case = app.preflight(options.case, options.script, domain, surprise, worries)
+    case = preflight.record(options.case, options.script, domain, surprise, worries)
     made = page()
     made.say(
         f"Recorded in case {case.id}. Make these checks before the run starts:"
@@ -65,7 +66,7 @@ def act(options: Namespace) -> int:
     return 0
 
 
-def _propose(domain: str, proposed: list[app.Danger]) -> None:
+def _propose(domain: str, proposed: list[preflight.Danger]) -> None:
     made = page()
     made.say(f"Suppose the run has failed. For a subject of kind {domain!r} these are the likeliest reasons:")
     for index, danger in enumerate(proposed, start=1):
@@ -75,7 +76,7 @@ def _propose(domain: str, proposed: list[app.Danger]) -> None:
     show(made)
 
 
-def _worry(text: str, proposed: list[app.Danger]) -> dict[str, str]:
+def _worry(text: str, proposed: list[preflight.Danger]) -> dict[str, str]:
     knowledge = load()
     if text.isdigit() and 1 <= int(text) <= len(proposed):
         text = proposed[int(text) - 1].cause.id
@@ -94,7 +95,7 @@ def _worry(text: str, proposed: list[app.Danger]) -> dict[str, str]:
     return {"cause": "", "says": head.strip(), "check": check.strip()}
 
 
-def _interview(proposed: list[app.Danger]) -> tuple[str, list[dict[str, str]]]:
+def _interview(proposed: list[preflight.Danger]) -> tuple[str, list[dict[str, str]]]:
     """Ask until a failure would be very surprising, or the person has nothing to add."""
     worries: list[dict[str, str]] = []
     while True:

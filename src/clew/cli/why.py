@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
-from clew import app
+from clew.app import known
 from clew.cli.output import page, save, show
 from clew.errors import ClewError, did_you_mean
 from clew.knowledge import load
@@ -27,9 +27,9 @@ def arguments(parser: ArgumentParser) -> None:
 def act(options: Namespace) -> int:
     knowledge = load()
     if options.list is not None:
-        known = [*knowledge.families, *(field for _, field in SHELVES), *(shelf for shelf, _ in SHELVES)]
-        if options.list and options.list not in known:
-            hint = did_you_mean(options.list, known) or f"; there are: {', '.join(dict.fromkeys(known))}."
+        kinds = [*knowledge.families, *(field for _, field in SHELVES), *(shelf for shelf, _ in SHELVES)]
+        if options.list and options.list not in kinds:
+            hint = did_you_mean(options.list, kinds) or f"; there are: {', '.join(dict.fromkeys(kinds))}."
             raise ClewError(f"there is no kind {options.list!r}{hint}")
         show(why.list_page(knowledge, options.list, page()))
         return 0
@@ -37,13 +37,13 @@ def act(options: Namespace) -> int:
     if not query:
         raise ClewError("say what you want to know about: clew why loss.double_softmax, or clew why --list")
     if " " in query or not (query in {found.id for found in everything(knowledge)} or "." in query or "_" in query):
-        hits = app.search(query)
+        hits = known.search(query)
         exact = [hit for hit in hits if hit.id == query]
         if hits and not exact:
             show(why.hits_page(query, hits, page()))
             return 0
-    found = app.why(query)
-    tests = app.tests_on(knowledge, found.id) if found.shelf == "cause" else []
+    found = known.why(query)
+    tests = known.tests_on(knowledge, found.id) if found.shelf == "cause" else []
     show(why.entry_page(knowledge, found, tests, page()))
     if options.json:
         from clew.records.exact import pretty

@@ -145,9 +145,13 @@ def _statements(document: Document) -> Iterator[Statement]:
                 yield step.statement
 
 
+def _local(statement: Statement) -> list[int]:
+    return [index for index, link in enumerate(statement.links) if link.target and not _URL.match(link.target)]
+
+
 def _cites(statement: Statement, before: int) -> Link | None:
     """The link to a local file that a quote belongs to: the last one up to index `before`, else the first of all."""
-    local = [index for index, link in enumerate(statement.links) if link.target and not _URL.match(link.target)]
+    local = _local(statement)
     above = [index for index in local if index <= before]
     chosen = above[-1] if above else local[0] if local else None
     return statement.links[chosen] if chosen is not None else None
@@ -205,7 +209,7 @@ def _judge_quote(quote: Quote, link: Link, source: Source, budget: Budget) -> tu
     words, sentences = split(quote.rows)
     cited = source.cited(link.lines)
     found = candidates(words, sentences, source, cited, budget)
-    return judge(source, cited, found, [sentence.text for sentence in sentences], words), found
+    return judge(source, cited, found, [sentence.text for sentence in sentences], words, budget), found
 
 
 def _check_quote(statement: Statement, quote: Quote, library: _Library) -> QuoteCheck:
@@ -229,7 +233,7 @@ def _check_seals(statement: Statement, sealed: list[quotes_seal.Fragment], libra
     cited = source.cited(link.lines)
     windows = library.windows(link.target, source)
     found = [Candidate(one.sentence, one.size, one.marked, windows.find(one, cited, library.budget)) for one in sealed]
-    verdict = judge(source, cited, found, [""] * (sealed[-1].sentence + 1), None)
+    verdict = judge(source, cited, found, [""] * (sealed[-1].sentence + 1), None, library.budget)
     return _result(statement, link, verdict, source, statement.line)
 
 
@@ -252,10 +256,10 @@ def _sealed(statement: Statement, library: _Library) -> Statement:
         return statement
     if statement.data.get("seals") is not None:
         raise ClewError(f"[{statement.title}] has quotes and seals; remove the seals before sealing it again")
-    cited = {_cites(statement, quote.link if quote.link >= 0 else len(statement.links)) for quote in statement.quotes}
-    if len(cited) > 1:
-        raise ClewError(f"[{statement.title}] quotes {len(cited)} places; make it one statement for each, then seal it")
-    link = cited.pop()
+    places = len(_local(statement))
+    if places > 1:
+        raise ClewError(f"[{statement.title}] cites {places} local places; make it one statement for each, then seal it")
+    link = _cites(statement, len(statement.links))
     if link is None:
         raise ClewError(f"[{statement.title}] cannot be sealed: it has a quote, but no link to a local file")
     source = library.source(link.target)

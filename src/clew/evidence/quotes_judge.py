@@ -71,13 +71,13 @@ def candidates(words: Words, sentences: list[Sentence], source: Source, cited: S
     for index, sentence in enumerate(sentences):
         for piece in sentence.pieces:
             wanted = words.words[piece.first : piece.last]
-            spans = source.find(wanted, cited)
+            spans = source.find(wanted, cited, budget)
             if spans:
                 found.append(Candidate(index, len(wanted), piece.marked, spans, None, piece))
                 continue
             for part in _parts(piece):
                 wanted = words.words[part.first : part.last]
-                spans = source.find(wanted, cited) if part != piece else []
+                spans = source.find(wanted, cited, budget) if part != piece else []
                 near = None if spans else source.nearest(wanted, budget)
                 found.append(Candidate(index, len(wanted), part.marked, spans, near, part))
     return found
@@ -90,13 +90,18 @@ def _parts(piece: Piece) -> list[Piece]:
     return [Piece(at, min(at + _PART, piece.last), piece.marked and at == piece.first) for at in starts]
 
 
-def judge(source: Source, cited: Span, found: list[Candidate], texts: list[str], quote: Words | None) -> Judgement:
-    places = _place(source, cited, found)
+def judge(
+    source: Source, cited: Span, found: list[Candidate], texts: list[str], quote: Words | None, budget: Budget
+) -> Judgement:
+    """Place the pieces and say what became of each sentence. `quote` is None for seals, which have no words to show."""
+    places = _place(source, cited, found, budget)
     left_out, turned = _between(source, found, places)
-    sentences: list[SentenceCheck] = []
-    for index, text in enumerate(texts):
-        own = [(one, place) for one, place in zip(found, places, strict=True) if one.sentence == index]
-        sentences.append(_sentence(index, text, own, source, cited, quote, index in turned))
+    own: list[list[tuple[Candidate, Span | None]]] = [[] for _ in texts]
+    for one, place in zip(found, places, strict=True):
+        own[one.sentence].append((one, place))
+    sentences = [
+        _sentence(index, text, own[index], source, cited, quote, index in turned) for index, text in enumerate(texts)
+    ]
     return Judgement(_whole(sentences, left_out, -1 in turned), tuple(sentences), left_out, -1 in turned, tuple(places))
 
 
@@ -113,9 +118,11 @@ def _whole(sentences: list[SentenceCheck], left_out: tuple[LeftOut, ...], reorde
     return "elided" if left_out else "verbatim"
 
 
-def _place(source: Source, cited: Span, found: list[Candidate]) -> list[Span | None]:
+def _place(source: Source, cited: Span, found: list[Candidate], budget: Budget) -> list[Span | None]:
     """The cheapest way through the places of all pieces: inside the cited lines, in order, without gaps."""
-    most = 128 if len(found) <= 200 else 4
+    most = max(2, min(64, int((400_000 / (len(found) + 1)) ** 0.5)))
+    if not budget.spend(sum(min(most, len(one.spans)) ** 2 for one in found)):
+        most = 2
     rows: list[tuple[int, list[Span]]] = []
     for index, one in enumerate(found):
         spans = one.spans[:most]

@@ -8,6 +8,7 @@ words of the source do.
 from bisect import bisect_left
 from typing import NamedTuple
 
+from clew.errors import ClewError
 from clew.evidence.quotes_words import Words
 
 Span = tuple[int, int]
@@ -24,8 +25,15 @@ _BREAK = "\x1f"
 class Budget:
     """How much searching one check may still do. Hostile maps end it; honest ones use a hundredth."""
 
-    def __init__(self, left: int = 20_000_000) -> None:
+    def __init__(self, left: int = 20_000_000, letters: int = 8_000_000_000) -> None:
         self.left = left
+        self.letters = letters
+
+    def scan(self, letters: int) -> None:
+        """Count letters looked through for exact passages. There is no answer without them, so this refuses."""
+        self.letters -= letters
+        if self.letters < 0:
+            raise ClewError("this map asks for more searching than a check does; split it into several maps")
 
     def spend(self, work: int) -> bool:
         """Whether that much is still there; takes it when it is."""
@@ -67,15 +75,15 @@ class Source:
             return 0, len(self.words.words)
         return bisect_left(self.words.lines, lines[0]), bisect_left(self.words.lines, lines[1] + 1)
 
-    def find(self, words: list[str], cited: Span) -> list[Span]:
-        """Where the words stand, first inside the cited ones, then anywhere; with and without the list numbers."""
+    def find(self, words: list[str], cited: Span, budget: Budget) -> list[Span]:
+        """Where the words stand: inside the cited ones if they do, else anywhere; with or without the list numbers."""
         wanted = letters(words)
-        spans: list[Span] = []
-        for run in (self.run, self.bare) if self.bare is not self.run else (self.run,):
-            for variant in _variants(wanted):
-                spans += _find(run, variant, cited)
-                spans += _find(run, variant, (0, len(self.words.words)))
-        return list(dict.fromkeys(spans))[: 2 * MOST_PLACES]
+        runs = (self.run, self.bare) if self.bare is not self.run else (self.run,)
+        for within in (cited, (0, len(self.words.words))):
+            spans = [span for run in runs for span in _find(run, wanted, within, budget)]
+            if spans:
+                return list(dict.fromkeys(spans))
+        return []
 
     def nearest(self, words: list[str], budget: Budget) -> Likeness | None:
         """The passage most like the words, or None when they have nothing in common (or the budget is spent)."""
@@ -144,28 +152,33 @@ def _run(words: list[str], indices: list[int] | range) -> _Run:
     return _Run("".join(parts), begins, ends, indices)
 
 
-def _variants(wanted: str) -> list[str]:
-    """A quote may begin with a capital where the source does not, and the other way round."""
-    other = wanted[0].swapcase() + wanted[1:]
-    return [wanted] if other == wanted else [wanted, other]
-
-
-def _find(run: _Run, wanted: str, within: Span) -> list[Span]:
+def _find(run: _Run, wanted: str, within: Span, budget: Budget) -> list[Span]:
+    """All places of the run of letters; the case of the first may differ, for a quote may begin with a capital."""
     spans: list[Span] = []
     first = bisect_left(run.words, within[0])
     last = bisect_left(run.words, within[1])
     if first >= last:
         return spans
     at, stop = run.begins[first], run.ends[last - 1]
+    budget.scan(stop - at)
+    heads = (wanted[0], wanted[0].swapcase())
+    tail = wanted[1:]
     for _ in range(_MOST_TRIES):
-        at = run.letters.find(wanted, at, stop)
+        at = run.letters.find(tail, at + 1, stop) - 1 if tail else _next(run.letters, heads, at, stop)
         if at < 0 or len(spans) == MOST_PLACES:
             break
-        begin, end = bisect_left(run.begins, at), bisect_left(run.ends, at + len(wanted))
-        if begin < len(run.begins) and run.begins[begin] == at and run.ends[end] == at + len(wanted):
+        end_at = at + len(wanted)
+        begin, end = bisect_left(run.begins, at), bisect_left(run.ends, end_at)
+        whole = begin < len(run.begins) and run.begins[begin] == at and end < len(run.ends) and run.ends[end] == end_at
+        if whole and run.letters[at] in heads:
             spans.append((run.words[begin], run.words[end] + 1))
         at += 1
     return spans
+
+
+def _next(letters: str, heads: tuple[str, str], at: int, stop: int) -> int:
+    places = [place for place in (letters.find(head, at, stop) for head in heads) if place >= 0]
+    return min(places, default=-1)
 
 
 def _align(source: Words, within: Span, words: list[str]) -> Likeness | None:

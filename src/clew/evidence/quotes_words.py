@@ -80,6 +80,8 @@ _PROSE = re.compile(r"[^\W\d_]{2}|\n[ \t]*\n")
 _ALWAYS = frozenset("+<>^%&")
 _NEVER = frozenset(".,;!?'\"`#@\\_\u2022\u2020\u2021\u00a7\u00b6\u00a9\u00ae\u2122")
 _LONGEST_FORMULA = 120
+_NEAR = 8
+"""How far from a sign its operand is looked for."""
 
 
 def read(text: str) -> Words:
@@ -233,10 +235,11 @@ def _open(clean: str, end: int) -> bool:
 
 def _operand_before(clean: str, at: int) -> bool:
     """Whether a number, a closing bracket or a single letter stands to the left: what an operator works on."""
+    lowest = max(0, at - _NEAR)
     at -= 1
-    while at >= 0 and clean[at] in " *_`":
+    while at >= lowest and clean[at] in " *_`":
         at -= 1
-    if at < 0:
+    if at < lowest:
         return False
     one = clean[at]
     if one.isdigit() or one in ")]%":
@@ -245,9 +248,10 @@ def _operand_before(clean: str, at: int) -> bool:
 
 
 def _operand_after(clean: str, at: int) -> bool:
-    while at < len(clean) and clean[at] in " *_`([{+-":
+    highest = min(len(clean), at + _NEAR)
+    while at < highest and clean[at] in " *_`([{+-":
         at += 1
-    if at >= len(clean):
+    if at >= highest:
         return False
     one, two = clean[at], clean[at + 1 : at + 2]
     if one.isdigit() or (one == "." and two.isdigit()):

@@ -3,7 +3,7 @@
 import sys
 
 from clew.errors import ClewError
-from clew.knowledge.load import FOLDER
+from clew.knowledge.base import FOLDER
 from clew.knowledge.schema import compile_folder
 
 

@@ -1,6 +1,6 @@
 """Turns the knowledge files into typed values, and says exactly where they are wrong.
 
-Only run when the files changed (see `load`): it checks every field, every probability and every reference between
+Only run when the files changed (see `base`): it checks every field, every probability and every reference between
 entries, and reports all faults at once, each with file, entry and field.
 """
 

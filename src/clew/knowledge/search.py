@@ -2,10 +2,12 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from clew.errors import nearest
+from clew.knowledge.base import cached, load
 from clew.knowledge.model import Knowledge
 
 SHELVES = (
@@ -28,6 +30,27 @@ STOP = frozenset(
         "there this to was what when which why will with"
     ).split(" ")
 )
+
+
+ALSO = {
+    "val": "validation",
+    "acc": "accuracy",
+    "nan": "nan nonfinite",
+    "nans": "nan nonfinite",
+    "inf": "inf nonfinite",
+    "grad": "gradient",
+    "grads": "gradient",
+    "lr": "learning rate",
+    "bn": "batch norm",
+    "oom": "memory",
+    "diverge": "diverges explodes",
+    "diverges": "diverges explodes",
+    "flat": "flat stuck",
+    "reward": "reward return",
+    "slower": "slow time",
+    "leaks": "leak",
+}
+"""What people type for what is written; both sides of a search go through it."""
 
 
 class Found(NamedTuple):
@@ -58,27 +81,67 @@ def near(knowledge: Knowledge, name: str) -> list[str]:
     return nearest(name, [found.id for found in everything(knowledge)])
 
 
-def by_words(knowledge: Knowledge, query: str, most: int = 8) -> list[Found]:
+def by_words(
+    knowledge: Knowledge, query: str, most: int = 8, among: Callable[[Found], bool] = lambda _: True
+) -> list[Found]:
     """Entries about the words of `query`, best first: rare words count more, words of the title most."""
-    wanted = list(dict.fromkeys(_stems(query)))
-    if not wanted:
+    single = [word for word in dict.fromkeys(_stems(query)) if not word.isdigit()]
+    if not single:
         return []
-    entries = [(found, _bag(found)) for found in everything(knowledge)]
-    spread = {word: sum(word in bag for _, bag in entries) for word in wanted}
-    rarity = {word: math.log(1.0 + len(entries) / (1.0 + count)) for word, count in spread.items()}
-    best = max(rarity.values())
+    wanted = [*single, *dict.fromkeys(_pairs(query))]
+    index = cached("words", lambda: _index(knowledge)) if knowledge is load() else _index(knowledge)
+    entries = list(everything(knowledge))
+    scores: dict[int, float] = {}
+    hits: dict[int, int] = {}
+    best = 0.0
+    for word in wanted:
+        postings = index.get(word, ())
+        rarity = math.log(1.0 + len(entries) / (1.0 + len(postings)))
+        best = max(best, rarity)
+        for posting in postings:
+            place, weight = divmod(posting, 4)
+            scores[place] = scores.get(place, 0.0) + rarity * weight
+            hits[place] = hits.get(place, 0) + (word in single)
     scored = []
-    for found, bag in entries:
-        hits = [word for word in wanted if word in bag]
-        score = sum(rarity[word] * bag[word] for word in hits) * len(hits) / len(wanted)
-        if score > 0.45 * best:
+    for place, score in scores.items():
+        found = entries[place]
+        score *= hits[place] / len(single)
+        if score > 0.45 * best and among(found):
             scored.append((-score * LESSER.get(found.shelf, 1.0), found.id, found))
     scored.sort(key=lambda item: item[:2])
     return [found for _, _, found in scored[:most]]
 
 
+def _index(knowledge: Knowledge) -> dict[str, tuple[int, ...]]:
+    """Where each word stands: four times the number of the entry plus the weight of the word in it."""
+    index: dict[str, list[int]] = {}
+    for place, found in enumerate(everything(knowledge)):
+        for word, weight in _bag(found).items():
+            index.setdefault(word, []).append(4 * place + weight)
+    return {word: tuple(postings) for word, postings in index.items()}
+
+
+def _bag(found: Found) -> dict[str, int]:
+    """The words of an entry with their weight: 3 in the id, 2 in its first text, 1 elsewhere."""
+    bag: dict[str, int] = {}
+    texts = [text for text in _texts(found.entry) if text != found.id]
+    weighed = [(found.id, 3), *((text, 2 if index == 0 else 1) for index, text in enumerate(texts))]
+    for text, weight in weighed:
+        for word in [*_stems(text), *(_pairs(text) if weight > 1 else ())]:
+            bag[word] = max(bag.get(word, 0), weight)
+    return bag
+
+
 def _stems(text: str) -> list[str]:
-    return [_stem(word) for word in re.findall(r"[a-z0-9]+", text.lower()) if word not in STOP]
+    """The words of a text in their basic form."""
+    words = [word for word in re.findall(r"[a-z0-9]+", text.lower()) if word not in STOP]
+    return [_stem(part) for word in words for part in ALSO.get(word, word).split()]
+
+
+def _pairs(text: str) -> list[str]:
+    """Words that stand together: `zero_grad` is more than zero and grad."""
+    stems = _stems(text)
+    return [f"{first} {second}" for first, second in pairwise(stems)]
 
 
 def _stem(word: str) -> str:
@@ -86,18 +149,6 @@ def _stem(word: str) -> str:
         if word.endswith(end) and len(word) - len(end) >= 4:
             return word[: -len(end)]
     return word
-
-
-def _bag(found: Found) -> dict[str, float]:
-    """The words of an entry with their weight: 3 in the id, 2 in its first sentence, 1 elsewhere."""
-    bag: dict[str, float] = {}
-    texts = [text for text in _texts(found.entry) if text != found.id]
-    weighed = [(found.id.replace("_", " ").replace("-", " ").replace(".", " "), 3.0)]
-    weighed += [(text, 2.0 if index == 0 else 1.0) for index, text in enumerate(texts)]
-    for text, weight in weighed:
-        for word in _stems(text):
-            bag[word] = max(bag.get(word, 0.0), weight)
-    return bag
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -21,7 +21,9 @@ def case_html(seen: CaseView) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(percent=percent, word=word, number=number, seconds=seconds, sentence=sentence)
+    environment.filters.update(
+        percent=percent, word=lambda share: word(round(share, 2)), number=number, seconds=seconds, sentence=sentence
+    )
     return environment.get_template("case.html.j2").render(**_data(seen))
 
 

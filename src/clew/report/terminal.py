@@ -18,7 +18,8 @@ def case_page(seen: CaseView, page: Page) -> Page:
     _hypotheses(seen, page)
     if seen.case.closing is None:
         advice(seen, page)
-        next_tests(seen, page, most=3)
+        if not seen.weighing.findings:
+            next_tests(seen, page, most=3)
     _foreseen(seen, page)
     for remark in seen.case.remarks:
         page.say(remark, 0, "Note: ", DIM)
@@ -92,37 +93,37 @@ def _findings(seen: CaseView, page: Page) -> None:
             2,
             f"{percent(finding.credence):>5}  ",
         )
-        page.say(f"{word(finding.credence)}; seen in {numbers}", 9, "", DIM)
-        page.say(cause.refute, 9, "proved wrong by: ")
+        page.say(f"{word(round(finding.credence, 2))}; seen in {numbers}", 9, "", DIM)
 
 
 def _hypotheses(seen: CaseView, page: Page) -> None:
-    page.head("If that is not it (inferred)" if seen.weighing.findings else "What it may be (inferred)")
+    found = bool(seen.weighing.findings)
+    page.head("If that is not it (inferred)" if found else "What it may be (inferred)")
     own = {item.id: item for item in seen.case.own}
     shown = 0.0
     for item in seen.explanations:
         cause = seen.knowledge.causes.get(item.cause)
         says = cause.gloss if cause else own[item.cause].says
         part = PART_WORDS.get(item.part, "")
-        page.say(f"{item.cause}{part}: {says.rstrip('.')}.", 2, f"{percent(item.credence):>5}  ")
-        _pulls(seen, page, item.cause)
-        page.say(cause.refute if cause else own[item.cause].check, 9, "proved wrong by: ", DIM)
+        said = f"{item.cause}, {word(round(item.credence, 2))}{part}: {says.rstrip('.')}."
+        page.say(said, 2, f"{percent(item.credence):>5}  ")
         shown += item.credence
+        if not found:
+            page.say(_evidence(seen, item.cause), 9, "", DIM)
+            page.say(cause.refute if cause else own[item.cause].check, 9, "wrong if: ", DIM)
     rest = max(0.0, 1.0 - shown - seen.weighing.unknown)
-    page.say("unknown: something that clew has no name for.", 2, f"{percent(seen.weighing.unknown):>5}  ")
     count = len(seen.weighing.shares) - len(seen.explanations)
+    page.say("unknown: something that clew has no name for.", 2, f"{percent(seen.weighing.unknown):>5}  ")
     page.say(f"the other {count} explanations together.", 2, f"{percent(rest):>5}  ", DIM)
 
 
-def _pulls(seen: CaseView, page: Page, cause: str) -> None:
-    pulls = seen.weighing.pulls(cause)
-    for says, wanted in (("for it: ", 1), ("against it: ", -1)):
-        held = [pull for pull in pulls if pull.bits * wanted > LEAST_PULL][:3]
-        if held:
-            texts = [
-                f"#{seen.counted[p.clue].number} {seen.counted[p.clue].clue.test} ({p.bits:+.1f} bits)" for p in held
-            ]
-            page.say(", ".join(texts), 9, says, DIM)
+def _evidence(seen: CaseView, cause: str) -> str:
+    """The clues that moved an explanation, with the bits they gave it or took from it."""
+    pulls = [pull for pull in seen.weighing.pulls(cause) if abs(pull.bits) > LEAST_PULL][:4]
+    if not pulls:
+        return "no clue speaks for or against it yet"
+    held = [(pull, seen.counted[pull.clue]) for pull in pulls]
+    return "bits: " + ", ".join(f"{pull.bits:+.1f} #{item.number} {item.clue.test}" for pull, item in held)
 
 
 def advice(seen: CaseView, page: Page) -> Page:
@@ -131,7 +132,7 @@ def advice(seen: CaseView, page: Page) -> Page:
     titles = {
         "observe": "Look next",
         "refute": f"Try to prove {held.cause} wrong",
-        "mend": f"Then mend {held.cause}",
+        "mend": f"Check {held.cause}, then mend it" if held.test else f"Mend {held.cause}",
         "compare": "Compare with code that works",
     }
     page.head(titles[held.kind])

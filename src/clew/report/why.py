@@ -45,7 +45,7 @@ def entry_page(knowledge: Knowledge, found: Found, tests: list[tuple[Test, str, 
         _test(entry, page)
     elif isinstance(entry, Claim):
         page.say(entry.text, 2)
-        _sources(entry, page, 2)
+        _sources(entry, page)
         return page
     else:
         _other(entry, page)
@@ -157,21 +157,33 @@ def _claims(knowledge: Knowledge, entry: Any, page: Page) -> None:
     claims = [knowledge.claims[name] for name in getattr(entry, "claims", ())]
     if not claims:
         return
-    page.head("What this rests on")
+    page.head("What this rests on (clew why CLAIM has the sources in full)")
     for claim in claims:
         page.say(f"{claim.id}: {claim.text}", 2, "- ")
-        _sources(claim, page, 4)
+        sources = "; ".join(source.label for source in claim.sources)
+        limits = f"; {len(claim.against)} limit{'s' * (len(claim.against) > 1)}" if claim.against else ""
+        page.say(f"credence {said(claim.credence)}, from {sources}{limits}", 4, "", DIM)
 
 
-def _sources(claim: Claim, page: Page, indent: int) -> None:
-    page.say(f"credence {said(claim.credence)}", indent, "", DIM)
+def _sources(claim: Claim, page: Page) -> None:
+    """Each voice for the claim, where its words stand, and what speaks against it."""
+    page.say(f"credence {said(claim.credence)}: {claim.reason}", 2, "", DIM)
+    page.head("Sources")
     for source in claim.sources:
-        lines = f", lines {source.lines[0]}–{source.lines[1]}" if source.lines else ""
-        checked = f"; quotation sealed in {source.file}{lines}" if source.sealed else "; words not checked"
-        stated = "" if source.credence is None else f" {source.credence:.2f}"
-        page.say(f"{source.label} <{source.url}>{stated}{checked}", indent, "from ", DIM)
-    for text, credence in claim.against:
-        page.say(f"{text} ({said(credence)})", indent, "but ", DIM)
+        page.say(source.text, 2, "- ")
+        stated = "" if source.credence is None else f", trusted {source.credence:.2f}"
+        page.say(f"{source.label}{stated}", 4, "", DIM)
+        page.say(source.url, 4, "", DIM)
+        if source.sealed and source.lines:
+            first, last = source.lines
+            lines = f"line {first}" if first == last else f"lines {first}–{last}"
+            page.say(f"words sealed: {source.file}, {lines}", 4, "", DIM)
+        else:
+            page.say("words not checked here", 4, "", DIM)
+    if claim.against:
+        page.head("Limits")
+        for text, credence in claim.against:
+            page.say(f"{text} ({said(credence)})", 2, "- ")
 
 
 def list_page(knowledge: Knowledge, which: str, page: Page) -> Page:
@@ -208,7 +220,8 @@ def hits_page(query: str, hits: list[Found], page: Page) -> Page:
     """What a search by words found."""
     page.say(f"About “{query}”:", 0, "", BOLD)
     for hit in hits:
-        page.say(f"{_gist(hit.entry)} ({TITLES[hit.shelf]})", 2, f"{hit.id}: ")
+        page.line(f"  {page.paint(hit.id, BOLD)}  {page.paint(TITLES[hit.shelf], DIM)}")
+        page.say(_gist(hit.entry).split(". ")[0], 4)
     page.line()
     page.say("`clew why ID` says more about any of these.", 0, "", DIM)
     return page
