@@ -29,6 +29,7 @@ COMMANDS = {
 
 def once(command: list[str], folder: str, cache: str) -> float:
     environment = {**os.environ, "XDG_CACHE_HOME": cache, "NO_COLOR": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages have their bytecode
     start = time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
     taken = time.perf_counter() - start

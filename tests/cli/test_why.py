@@ -67,7 +67,7 @@ def test_lists(clew: Clew) -> None:
     assert "claims" in overview
     said = clew("why", "--list", "tsets")
     assert said.status == 2
-    assert "did you mean tests" in said.err
+    assert "did you mean test" in said.err
 
 
 def test_json(clew: Clew) -> None:

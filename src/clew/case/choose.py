@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clew.case.weigh import UNKNOWN, Likelihoods, Subject, Weighing, applies, priors
+from clew.case.weigh import UNKNOWN, Likelihoods, Subject, Weighing, applies, priors, sides
 from clew.knowledge.model import Knowledge
 from clew.records.clue import UNCLEAR, Clue
 
@@ -44,7 +44,7 @@ def choose(
         if held.weight > 0.0:
             for channel in clue.reads:
                 counts[channel] = counts.get(channel, 0) + 1
-    prior = priors(knowledge, subject)
+    explained = sides(knowledge, priors(knowledge, subject))
     credences = {share.cause: share.credence for share in weighing.shares}
     credences[UNKNOWN] = weighing.unknown
     tables = {}
@@ -52,7 +52,7 @@ def choose(
     for test in knowledge.tests.values():
         if test.id in made or not applies(knowledge, test, subject.domain):
             continue
-        table = Likelihoods(knowledge, test, prior, subject.own)
+        table = Likelihoods(test, explained, subject.own)
         discount = 1.0 / (1.0 + counts.get(test.reads, 0) * knowledge.priors.overlap)
         found = discount * gain(table.masses(credences))
         cost = test.seconds + (PERSON_SECONDS if test.person else 0.0)
@@ -68,7 +68,7 @@ def gain(predictions: list[tuple[tuple[float, ...], float]]) -> float:
     """Expected information about the explanation from one look at the outcome, in bits."""
     held = [(row, share) for row, share in predictions if share > 0.0]
     size = len(held[0][0])
-    average = [math.fsum(share * row[index] for row, share in held) for index in range(size)]
+    average = [sum([share * row[index] for row, share in held]) for index in range(size)]
     parts = [
         share * chance * math.log2(chance / mean)
         for row, share in held

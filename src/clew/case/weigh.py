@@ -143,10 +143,11 @@ def weigh(knowledge: Knowledge, clues: Iterable[Clue], subject: Subject = ORDINA
     given = tuple(clues)
     digests = [clue.digest for clue in given]
     prior = priors(knowledge, subject)
+    held = sides(knowledge, prior)
     read = [read_outcome(knowledge, clue) for clue in given]
     weights = effective_weights(given, digests, [kind for _, kind in read], knowledge.priors.overlap)
     tables = {
-        name: Likelihoods(knowledge, knowledge.tests[name], prior, subject.own)
+        name: Likelihoods(knowledge.tests[name], held, subject.own)
         for name in dict.fromkeys(clue.test for clue in given)
         if name in knowledge.tests
     }
@@ -158,7 +159,7 @@ def weigh(knowledge: Knowledge, clues: Iterable[Clue], subject: Subject = ORDINA
     spent = {index for finding in findings for index in finding.clues}
     logs = {name: math.log(share) for name, share in prior.items()}
     bits = {}
-    for key, weight in _total_weights([held for index, held in enumerate(weighed) if index not in spent]).items():
+    for key, weight in _total_weights([clue for index, clue in enumerate(weighed) if index not in spent]).items():
         column = tables[key[0]].of(key[1])
         average = math.log2(math.fsum(prior[name] * chance for name, chance in column.items()))
         bits[key] = {name: math.log2(chance) - average for name, chance in column.items()}
@@ -223,28 +224,44 @@ def effective_weights(clues: tuple[Clue, ...], digests: list[str], kinds: list[s
     return weights
 
 
+class Sides(NamedTuple):
+    """The explanations in a weighing, sorted once by what a test says about those it does not name."""
+
+    prior: dict[str, float]
+    faults: list[str]
+    none: list[str]
+    silent: list[str]
+
+
+def sides(knowledge: Knowledge, prior: dict[str, float]) -> Sides:
+    faults: list[str] = []
+    none: list[str] = []
+    silent: list[str] = []
+    for name in prior:
+        cause = knowledge.causes.get(name)
+        (silent if cause is None else none if cause.family == "none" else faults).append(name)
+    return Sides(prior, faults, none, silent)
+
+
 class Likelihoods:
     """P(outcome | explanation) for one test, by groups of explanations that predict the same."""
 
-    def __init__(self, knowledge: Knowledge, test: Test, prior: dict[str, float], own: tuple[Own, ...] = ()) -> None:
+    def __init__(self, test: Test, held: Sides, own: tuple[Own, ...] = ()) -> None:
         self.outcomes = [outcome.name for outcome in test.outcomes]
-        groups: list[tuple[tuple[float, ...], list[str]]] = []
-        named: set[str] = set()
-        for row in test.rows:
-            groups.append((row.p, [name for name in row.causes if name in prior]))
-            named.update(row.causes)
-        rest = [name for name in prior if name not in named]
-        silent = [name for name in rest if name not in knowledge.causes]
-        groups.append((test.healthy, [name for name in rest if name.startswith("none.")]))
-        groups.append((test.otherwise, [n for n in rest if n not in silent and not n.startswith("none.")]))
-        for held in own:
-            expected = dict(held.expects).get(test.id)
-            if expected in self.outcomes and held.id in prior:
-                groups.append((self._expecting(expected), [held.id]))
-                silent.remove(held.id)
-        masses = [(row, math.fsum(prior[name] for name in names)) for row, names in groups]
-        mass = math.fsum(part for _, part in masses)
-        average = tuple(math.fsum(part * row[i] for row, part in masses) / mass for i in range(len(self.outcomes)))
+        prior = held.prior
+        groups = [(row.p, [name for name in row.causes if name in prior]) for row in test.rows]
+        named = {name for _, names in groups for name in names}
+        groups.append((test.healthy, [name for name in held.none if name not in named]))
+        groups.append((test.otherwise, [name for name in held.faults if name not in named]))
+        silent = held.silent[:]
+        for hypothesis in own:
+            expected = dict(hypothesis.expects).get(test.id)
+            if expected in self.outcomes and hypothesis.id in prior:
+                groups.append((self._expecting(expected), [hypothesis.id]))
+                silent.remove(hypothesis.id)
+        masses = [(row, sum([prior[name] for name in names])) for row, names in groups]
+        mass = sum([part for _, part in masses])
+        average = tuple([sum([part * row[i] for row, part in masses]) / mass for i in range(len(self.outcomes))])
         self.groups = [*groups, (average, silent)]
 
     def _expecting(self, outcome: str) -> tuple[float, ...]:
@@ -261,7 +278,7 @@ class Likelihoods:
 
     def masses(self, credences: dict[str, float]) -> list[tuple[tuple[float, ...], float]]:
         """Each prediction with the credence of those who make it."""
-        return [(row, math.fsum(credences.get(name, 0.0) for name in names)) for row, names in self.groups]
+        return [(row, sum([credences.get(name, 0.0) for name in names])) for row, names in self.groups]
 
 
 def _normalise(logs: dict[str, float]) -> dict[str, float]:

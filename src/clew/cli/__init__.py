@@ -42,15 +42,18 @@ class Parser(ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def build(only: str = "") -> Parser:
-    """The parser, with the arguments of one command filled in, or of all when none is named."""
+def build(words: list[str] | None = None) -> Parser:
+    """The parser, filled in for the command that `words` begin with, or for all commands when there are no words."""
+    only = words[:2] if words is not None else None
     parser = Parser(prog="clew", description="Finds out why training code that runs does not learn.")
     parser.add_argument("--version", action="version", version=f"clew {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
     for name, gist in COMMANDS.items():
         command = commands.add_parser(name, help=gist, description=gist[0].upper() + gist[1:] + ".")
-        if only in ("", name):
+        if only is None:
             import_module(f"clew.cli.{name}").arguments(command)
+        elif only[:1] == [name]:
+            import_module(f"clew.cli.{name}").arguments(command, *only[1:])
     return parser
 
 
@@ -64,9 +67,8 @@ def main(argv: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    named = words[0] if words and words[0] in COMMANDS else "-"
     try:
-        options = build(named).parse_args(words)
+        options = build(words).parse_args(words)
         status: int = options.act(options)
         sys.stdout.flush()
         return status

@@ -14,99 +14,129 @@ from clew.report import terminal
 from clew.report.text import percent
 
 
-def arguments(parser: ArgumentParser) -> None:
+def arguments(parser: ArgumentParser, only: str = "") -> None:
+    """The verbs; only the one that was asked for gets its arguments, unless the shell wants to complete any of them."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True)
-    new = verbs.add_parser("new", help="open a case for something that looks wrong")
-    new.add_argument("symptom", nargs="+", metavar="SYMPTOM", help="what you see, in your words")
-    _domain(new)
-    new.add_argument(
-        "--script", default="", metavar="FILE", help="the training script: clues made on other code are kept apart"
-    )
-    new.set_defaults(act=act_new)
+    for name, (gist, fill) in VERBS.items():
+        verb = verbs.add_parser(name, help=gist, description=gist[0].upper() + gist[1:] + ".")
+        if only not in VERBS or only == name:
+            fill(verb)
 
-    clue = verbs.add_parser("clue", help="enter what you saw; without arguments, choose from a list")
+
+def _new(parser: ArgumentParser) -> None:
+    parser.add_argument("symptom", nargs="+", metavar="SYMPTOM", help="what you see, in your words")
+    words = "vision, llm, tabular, timeseries, rl, pinn, … (general)"
+    _complete(parser.add_argument("--domain", default="general", metavar="DOMAIN", help=words), complete.domains)
+    words = "the training script: clues made on other code are kept apart"
+    parser.add_argument("--script", default="", metavar="FILE", help=words)
+    parser.set_defaults(act=act_new)
+
+
+def _clue(parser: ArgumentParser) -> None:
     _complete(
-        clue.add_argument("test", nargs="?", default="", metavar="TEST", help="which observation"), complete.tests
+        parser.add_argument("test", nargs="?", default="", metavar="TEST", help="which observation"), complete.tests
     )
-    _complete(
-        clue.add_argument("outcome", nargs="?", default="", metavar="OUTCOME", help="what it showed"), complete.outcomes
-    )
-    clue.add_argument(
-        "--measured",
-        action="append",
-        default=[],
-        metavar="NAME=NUMBER",
-        help="a number you read off; decides the outcome if none is given",
-    )
-    clue.add_argument("--at", action="append", default=[], metavar="FILE:LINE", help="where you saw it")
-    clue.add_argument("--says", default="", metavar="TEXT", help="your own words for it")
-    clue.add_argument("--reproduce", default="", metavar="COMMAND", help="how to see it again")
-    clue.add_argument("--why", default="", metavar="TEXT", help="with the outcome unclear: why")
-    _case(clue, act_clue)
+    outcome = parser.add_argument("outcome", nargs="?", default="", metavar="OUTCOME", help="what it showed")
+    _complete(outcome, complete.outcomes)
+    words = "a number you read off; decides the outcome if none is given"
+    parser.add_argument("--measured", action="append", default=[], metavar="NAME=NUMBER", help=words)
+    parser.add_argument("--at", action="append", default=[], metavar="FILE:LINE", help="where you saw it")
+    parser.add_argument("--says", default="", metavar="TEXT", help="your own words for it")
+    parser.add_argument("--reproduce", default="", metavar="COMMAND", help="how to see it again")
+    parser.add_argument("--why", default="", metavar="TEXT", help="with the outcome unclear: why")
+    _case(parser, act_clue)
 
-    note = verbs.add_parser("note", help="add to the work log")
-    note.add_argument("text", nargs="+", metavar="TEXT")
-    part = note.add_mutually_exclusive_group()
-    part.add_argument(
-        "--working-on", dest="part", action="store_const", const="working on", help="the output you work on now"
-    )
-    part.add_argument(
-        "--thinking", dest="part", action="store_const", const="thinking", help="thinking aloud (the default)"
-    )
-    part.add_argument(
-        "--running", dest="part", action="store_const", const="running", help="a run under way (with --question)"
-    )
-    part.add_argument("--result", dest="part", action="store_const", const="result", help="what a run showed")
-    note.add_argument("--question", default="", metavar="TEXT", help="the question that the run answers")
-    note.add_argument("--kind", default="", metavar="TEXT", help="the kind of run that a result belongs to")
-    _case(note, act_note)
 
-    own = verbs.add_parser("hypothesis", help="put an explanation of your own on the table")
-    own.add_argument("says", nargs="+", metavar="TEXT", help="what you think is wrong")
-    own.add_argument(
-        "--prior", type=float, required=True, metavar="P", help="how likely you think it is, between 0 and 1"
-    )
-    own.add_argument(
-        "--expects", action="append", default=[], metavar="TEST=OUTCOME", help="what a test would show if you are right"
-    )
-    own.add_argument("--check", required=True, metavar="TEXT", help="the observation that would prove it wrong")
-    _case(own, act_hypothesis)
+def _note(parser: ArgumentParser) -> None:
+    parser.add_argument("text", nargs="+", metavar="TEXT")
+    group = parser.add_mutually_exclusive_group()
+    for part, words in (
+        ("working on", "the output you work on now"),
+        ("thinking", "thinking aloud (the default)"),
+        ("running", "a run under way (with --question)"),
+        ("result", "what a run showed"),
+    ):
+        flag = f"--{part.replace(' ', '-')}"
+        group.add_argument(flag, dest="part", action="store_const", const=part, help=words)
+    parser.add_argument("--question", default="", metavar="TEXT", help="the question that the run answers")
+    parser.add_argument("--kind", default="", metavar="TEXT", help="the kind of run that a result belongs to")
+    _case(parser, act_note)
 
-    following = verbs.add_parser("next", help="the observations most worth their cost")
-    following.add_argument("-n", type=int, default=5, metavar="N", help="how many (5)")
-    following.add_argument("--all-code", action="store_true", help="weigh clues made on other code too")
-    _case(following, act_next)
 
-    shown = verbs.add_parser("show", help="what was seen, what it may be, what to do")
-    shown.add_argument("--html", metavar="FILE", help="write one self-contained page")
-    shown.add_argument("--json", metavar="FILE", help="write the machine-readable result")
-    shown.add_argument("--all-code", action="store_true", help="weigh clues made on other code too")
-    _case(shown, act_show)
+def _hypothesis(parser: ArgumentParser) -> None:
+    parser.add_argument("says", nargs="+", metavar="TEXT", help="what you think is wrong")
+    words = "how likely you think it is, between 0 and 1"
+    parser.add_argument("--prior", type=float, required=True, metavar="P", help=words)
+    words = "what a test would show if you are right"
+    parser.add_argument("--expects", action="append", default=[], metavar="TEST=OUTCOME", help=words)
+    words = "the observation that would prove it wrong"
+    parser.add_argument("--check", required=True, metavar="TEXT", help=words)
+    _case(parser, act_hypothesis)
 
-    worklog = verbs.add_parser("log", help="the four-part work log")
-    _case(worklog, act_log)
 
-    retract = verbs.add_parser("retract", help="take an entry back; it stays in the log with the reason")
-    retract.add_argument("entry", metavar="NUMBER", help="the number shown as #N")
-    retract.add_argument("--reason", required=True, metavar="TEXT")
-    _case(retract, act_retract)
+def _next(parser: ArgumentParser) -> None:
+    parser.add_argument("-n", type=int, default=5, metavar="N", help="how many (5)")
+    _all_code(parser)
+    _case(parser, act_next)
 
-    close = verbs.add_parser("close", help="record what it was and what no longer reproduces")
-    _complete(close.add_argument("--cause", required=True, metavar="CAUSE", help="what it was"), complete.causes)
-    close.add_argument("--evidence", default="", metavar="TEXT", help="the observation that no longer reproduces")
-    close.add_argument("--clue", default="", metavar="NUMBER", help="the clue that showed the fault and is gone")
-    close.add_argument("--unverified", default="", metavar="TEXT", help="why nothing shows that it is gone")
-    _case(close, act_close)
 
-    reopen = verbs.add_parser("reopen", help="open a closed case again")
-    reopen.add_argument("--reason", required=True, metavar="TEXT")
-    _case(reopen, act_reopen)
+def _show(parser: ArgumentParser) -> None:
+    parser.add_argument("--html", metavar="FILE", help="write one self-contained page")
+    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    _all_code(parser)
+    _case(parser, act_show)
 
-    listing = verbs.add_parser("list", help="the cases there are")
-    listing.set_defaults(act=act_list)
-    use = verbs.add_parser("use", help="make a case the current one")
-    _complete(use.add_argument("name", metavar="CASE"), complete.cases)
-    use.set_defaults(act=act_use)
+
+def _log(parser: ArgumentParser) -> None:
+    _case(parser, act_log)
+
+
+def _retract(parser: ArgumentParser) -> None:
+    parser.add_argument("entry", metavar="NUMBER", help="the number shown as #N")
+    parser.add_argument("--reason", required=True, metavar="TEXT")
+    _case(parser, act_retract)
+
+
+def _close(parser: ArgumentParser) -> None:
+    _complete(parser.add_argument("--cause", required=True, metavar="CAUSE", help="what it was"), complete.causes)
+    parser.add_argument("--evidence", default="", metavar="TEXT", help="the observation that no longer reproduces")
+    parser.add_argument("--clue", default="", metavar="NUMBER", help="the clue that showed the fault and is gone")
+    parser.add_argument("--unverified", default="", metavar="TEXT", help="why nothing shows that it is gone")
+    _case(parser, act_close)
+
+
+def _reopen(parser: ArgumentParser) -> None:
+    parser.add_argument("--reason", required=True, metavar="TEXT")
+    _case(parser, act_reopen)
+
+
+def _list(parser: ArgumentParser) -> None:
+    parser.set_defaults(act=act_list)
+
+
+def _use(parser: ArgumentParser) -> None:
+    _complete(parser.add_argument("name", metavar="CASE"), complete.cases)
+    parser.set_defaults(act=act_use)
+
+
+VERBS = {
+    "new": ("open a case for something that looks wrong", _new),
+    "clue": ("enter what you saw; without arguments, choose from a list", _clue),
+    "next": ("the observations most worth their cost", _next),
+    "show": ("what was seen, what it may be, what to do", _show),
+    "hypothesis": ("put an explanation of your own on the table", _hypothesis),
+    "note": ("add to the work log", _note),
+    "log": ("the four-part work log", _log),
+    "retract": ("take an entry back; it stays in the log with the reason", _retract),
+    "close": ("record what it was and what no longer reproduces", _close),
+    "reopen": ("open a closed case again", _reopen),
+    "list": ("the cases there are", _list),
+    "use": ("make a case the current one", _use),
+}
+
+
+def _all_code(parser: ArgumentParser) -> None:
+    parser.add_argument("--all-code", action="store_true", help="weigh clues made on other code too")
 
 
 def _case(parser: ArgumentParser, act: Any) -> None:
@@ -114,11 +144,6 @@ def _case(parser: ArgumentParser, act: Any) -> None:
         parser.add_argument("--case", default="", metavar="CASE", help="which case (the current one)"), complete.cases
     )
     parser.set_defaults(act=act)
-
-
-def _domain(parser: ArgumentParser) -> None:
-    words = "vision, llm, tabular, timeseries, rl, pinn, … (general)"
-    _complete(parser.add_argument("--domain", default="general", metavar="DOMAIN", help=words), complete.domains)
 
 
 def _complete(argument: Any, completer: Any) -> None:

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 
-def arguments(parser: ArgumentParser) -> None:
+def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument(
         "shell", choices=("bash", "zsh", "fish"), help='put this in its start file: eval "$(clew completion bash)"'
     )

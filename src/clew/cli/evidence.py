@@ -9,7 +9,7 @@ from clew.cli.output import save
 from clew.report.text import use_colour, width
 
 
-def arguments(parser: ArgumentParser) -> None:
+def arguments(parser: ArgumentParser, _: str = "") -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True)
     check = verbs.add_parser("check", help="compare every quote with its source")
     check.add_argument("--json", metavar="OUT", help="write the verdicts as JSON")

@@ -16,7 +16,7 @@ from clew.report.text import percent, seconds
 SHORT = {"very": preflight.SURPRISES[0], "somewhat": preflight.SURPRISES[1], "not": preflight.SURPRISES[2]}
 
 
-def arguments(parser: ArgumentParser) -> None:
+def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument("script", nargs="?", default="", metavar="SCRIPT", help="the script that is about to run")
     _complete(
         parser.add_argument("--domain", default="", metavar="DOMAIN", help="what kind of subject it is"),

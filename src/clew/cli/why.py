@@ -10,7 +10,7 @@ from clew.knowledge.search import SHELVES, everything
 from clew.report import why
 
 
-def arguments(parser: ArgumentParser) -> None:
+def arguments(parser: ArgumentParser, _: str = "") -> None:
     from clew.cli.complete import ids
 
     what = parser.add_argument(

@@ -107,8 +107,6 @@ def write(document: Document) -> str:
     from clew.evidence import argdown_write
 
     text = argdown_write.text_of(document)
-    if not document.blocks and not document.front.items:
-        raise ClewError("an empty map cannot be written; it has no statement, argument, heading or comment")
     try:
         again = parse(text, document.name)
     except ClewError as error:

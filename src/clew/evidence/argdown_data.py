@@ -23,7 +23,6 @@ _BARE = re.compile(r"[^\s,{}\[\]\"'][^,{}\[\]\n]*")
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?")
 _PLAIN_STRING = re.compile(r"[^\"\\\n]*")
-_FRONT_KEY = re.compile(r"\"([^\"\\]*)\"\s*|([^\s:\"'{\[][^:]*)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f"}
 _WORDS = {"true": True, "false": False, "null": None}
 
@@ -234,22 +233,33 @@ def _front_level(rows: list[tuple[int, str]], index: int, fail: Fail, depth: int
 def _front_line(line: str, at: int, fail: Fail) -> tuple[str, str, int]:
     """The name, the value as written, and where the value begins."""
     body = line.strip()
-    start = len(line) - len(line.lstrip())
-    match = _FRONT_KEY.match(body)
-    after = match.end() if match else 0
-    if match is None or body[after : after + 1] != ":" or body[after + 1 : after + 2].strip():
-        fail(at + start, f"expected 'name: value' in the front matter, found {found(body, 0)}")
+    start = at + len(line) - len(line.lstrip())
+    if body[0] in "\"'":
+        key, after = _key(body, 0, _inside(start, fail))
+        after = skip_space(body, after)
+    else:
+        after = body.find(":")
+        key = body[: max(after, 0)].rstrip()
+    if after < 1 or body[0] in "{[" or body[after : after + 1] != ":" or body[after + 1 : after + 2].strip():
+        fail(start, f"expected 'name: value' in the front matter, found {found(body, 0)}")
     rest = body[after + 1 :].lstrip()
-    return match.group(1) or (match.group(2) or "").rstrip(), rest, at + start + len(body) - len(rest)
+    return key, rest, start + len(body) - len(rest)
+
+
+def _inside(start: int, fail: Fail) -> Fail:
+    """Refusals inside one line, which end where the line does."""
+
+    def here(offset: int, message: str) -> NoReturn:
+        fail(start + offset, message.replace("the end of the file", "the end of the line"))
+
+    return here
 
 
 def _front_value(written: str, at: int, fail: Fail) -> object:
     if written[0] not in "{[\"'":
         return scalar(written, at, fail)
 
-    def here(offset: int, message: str) -> NoReturn:
-        fail(at + offset, message.replace("the end of the file", "the end of the line"))
-
+    here = _inside(at, fail)
     value, end = flow(written, 0, here)
     if written[end:].strip():
         here(end, f"expected the end of the line after the value, found {found(written, end)}")
@@ -306,9 +316,7 @@ def write_front(front: Map, indent: int = 0) -> list[str]:
     """The lines between the two `===`."""
     lines: list[str] = []
     for key, value in front.items:
-        name = key if _KEY.fullmatch(key) else write_string(key)
-        if "\\" in name or '"' in key:
-            raise ClewError(f"the front matter cannot hold the name {key!r}; use letters, digits and spaces")
+        name = _write_key(key)
         if isinstance(value, Map) and value.items:
             lines += [f"{' ' * indent}{name}:", *write_front(value, indent + 4)]
         else:

@@ -16,7 +16,7 @@ _TAG = re.compile(r"[^\W\d_][\w-]*")
 
 def text_of(document: Document) -> str:
     chunks: list[str] = []
-    if document.front.items:
+    if document.front.items or not document.blocks:
         chunks.append("\n".join(["===", *write_front(document.front), "==="]))
     chunks += ["\n".join(_block(block)) for block in document.blocks]
     # Comments in a row read as one remark; everything else has air around it.

@@ -258,7 +258,9 @@ def _sealed(statement: Statement, library: _Library) -> Statement:
         raise ClewError(f"[{statement.title}] has quotes and seals; remove the seals before sealing it again")
     places = len(_local(statement))
     if places > 1:
-        raise ClewError(f"[{statement.title}] cites {places} local places; make it one statement for each, then seal it")
+        raise ClewError(
+            f"[{statement.title}] cites {places} local places; make it one statement for each, then seal it"
+        )
     link = _cites(statement, len(statement.links))
     if link is None:
         raise ClewError(f"[{statement.title}] cannot be sealed: it has a quote, but no link to a local file")
