@@ -89,6 +89,7 @@ def knowledge(
             floor,
             overlap,
             (("complaint", (("none.healthy", 0.04), ("none.overfitting", 0.03), ("none.slow", 0.03))),),
+            (("person", 60.0), ("log", 30.0)),
             "",
         ),
     )

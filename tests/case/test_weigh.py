@@ -280,6 +280,14 @@ def test_cheap_beats_thorough_and_a_persons_time_counts() -> None:
     assert order == ["cheap", "eyes", "slow"]
 
 
+def test_by_hand_every_observation_costs_a_persons_time() -> None:
+    telling: dict[str, tuple[float, ...]] = {"loss.c": (0.9, 0.1), "data.a": (0.1, 0.9)}
+    quick = observation("quick", telling, seconds=1)
+    base = knowledge([cause(name) for name in NAMES], [quick])
+    assert choose(base, weigh(base, []), [], ORDINARY)[0].cost == 1.0
+    assert choose(base, weigh(base, []), [], ORDINARY, by_hand=True)[0].cost == 61.0
+
+
 def test_a_test_of_a_channel_already_read_is_discounted() -> None:
     rows: dict[str, tuple[float, ...]] = {"loss.c": (0.9, 0.1), "data.a": (0.1, 0.9)}
     first, again, other = (

@@ -1,12 +1,12 @@
-"""`clew evidence`, on a small map with every verdict, on clew's own map, and on the folklore map where it is at hand."""
+"""`clew evidence` on a small map with every verdict, on our own map, and on the folklore map where it is at hand."""
 
 import json
 from pathlib import Path
 
 import pytest
-from conftest import Clew
 
 from clew.knowledge.base import FOLDER
+from conftest import Clew
 
 FOLKLORE = Path(__file__).resolve().parents[3] / "shared" / "folklore"
 OWN = str(Path(FOLDER) / "claims.argdown")

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-import tinyhtml5  # type: ignore[import-untyped]
+import tinyhtml5
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -3,7 +3,8 @@
 The gain of a test is the information its outcome is expected to give about which explanation holds: the
 credence-weighted Jensen-Shannon divergence of what the explanations predict, in bits. Where all predict the same, the
 gain is zero, however thorough the test. A test that reads what others have read already is discounted like its clue
-would be. Seconds of a person count like seconds of a machine, and looking costs a person a minute more.
+would be. Seconds of a person count like seconds of a machine: where clew makes the observation itself, only those that
+need a look cost a person's time; by hand, every one does.
 """
 
 import math
@@ -14,7 +15,6 @@ from clew.case.weigh import UNKNOWN, Likelihoods, Subject, Weighing, applies, pr
 from clew.knowledge.model import Knowledge
 from clew.records.clue import UNCLEAR, Clue
 
-PERSON_SECONDS = 60.0
 SETUP_SECONDS = 10.0
 """Starting anything at all costs about this much: without it a test of a millisecond would beat every other."""
 
@@ -34,7 +34,12 @@ class Choice(NamedTuple):
 
 
 def choose(
-    knowledge: Knowledge, weighing: Weighing, clues: Iterable[Clue], subject: Subject, most: int = 5
+    knowledge: Knowledge,
+    weighing: Weighing,
+    clues: Iterable[Clue],
+    subject: Subject,
+    most: int = 5,
+    by_hand: bool = False,
 ) -> tuple[Choice, ...]:
     """The tests most worth making, best first. Tests already made (and not unclear) are left out."""
     given = tuple(clues)
@@ -47,6 +52,7 @@ def choose(
     explained = sides(knowledge, priors(knowledge, subject))
     credences = {share.cause: share.credence for share in weighing.shares}
     credences[UNKNOWN] = weighing.unknown
+    hands = dict(knowledge.priors.by_hand)
     tables = {}
     choices = []
     for test in knowledge.tests.values():
@@ -55,13 +61,12 @@ def choose(
         table = Likelihoods(test, explained, subject.own)
         discount = 1.0 / (1.0 + counts.get(test.reads, 0) * knowledge.priors.overlap)
         found = discount * gain(table.masses(credences))
-        cost = test.seconds + (PERSON_SECONDS if test.person else 0.0)
+        cost = test.seconds + (hands[test.by] if by_hand else hands["person"] if test.person else 0.0)
         tables[test.id] = table
         choices.append(Choice(test.id, found, cost))
     choices = [choice for choice in choices if choice.gain > 1e-9]
     choices.sort(key=lambda choice: (-choice.worth, choice.test))
-    leading = [share.cause for share in weighing.shares[:4]]
-    return tuple(choice._replace(predictions=_predictions(leading, tables[choice.test])) for choice in choices[:most])
+    return tuple(choice._replace(predictions=_predictions(weighing, tables[choice.test])) for choice in choices[:most])
 
 
 def gain(predictions: list[tuple[tuple[float, ...], float]]) -> float:
@@ -77,9 +82,15 @@ def gain(predictions: list[tuple[tuple[float, ...], float]]) -> float:
     return max(math.fsum(parts), 0.0)
 
 
-def _predictions(leading: list[str], table: Likelihoods) -> tuple[tuple[str, str, float], ...]:
-    found = []
-    for cause in leading:
-        chance, index = max((chance, -index) for index, chance in enumerate(table.row(cause)))
-        found.append((cause, table.outcomes[-index], chance))
-    return tuple(found)
+def _predictions(weighing: Weighing, table: Likelihoods) -> tuple[tuple[str, str, float], ...]:
+    """What the leading explanations predict, and, where those agree, the most credible one that does not."""
+    found: list[tuple[str, str, float]] = []
+    for share in weighing.shares:
+        row = table.row(share.cause)
+        chance, index = max((chance, -index) for index, chance in enumerate(row))
+        outcome = table.outcomes[-index]
+        if len(found) < 3 or outcome not in {held[1] for held in found}:
+            found.append((share.cause, outcome, chance))
+        if len(found) >= 3 and len({held[1] for held in found}) > 1:
+            break
+    return tuple(found[:4])

@@ -206,7 +206,7 @@ def _movement(before: Any, after: Any, made: Any) -> None:
             gloss = after.knowledge.causes[finding.cause].gloss
             made.say(f"Found {finding.cause} ({percent(finding.credence)}): {gloss}.", 2)
     moved = [(share.cause, before.weighing.credence(share.cause), share.credence) for share in after.weighing.shares]
-    moved = [row for row in moved if abs(row[2] - row[1]) >= 0.005]
+    moved = [row for row in moved if percent(row[1]) != percent(row[2])]
     moved.sort(key=lambda row: -abs(row[2] - row[1]))
     for cause, was, now in moved[:4]:
         made.say(f"{cause}: {percent(was)} → {percent(now)}", 2)

@@ -189,12 +189,14 @@ class Domain(NamedTuple):
 
 
 class Priors(NamedTuple):
-    """Shares that are not families of faults. `none` is by setting: a complaint, or a routine run."""
+    """Shares that are not families of faults. `none` is by setting: a complaint, or a routine run. `by_hand` is what
+    an observation costs a person, in seconds, by who usually makes it."""
 
     unknown: float
     unknown_floor: float
     overlap: float
     none: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
+    by_hand: tuple[tuple[str, float], ...]
     why: str
 
 

@@ -462,14 +462,17 @@ def _priors(faults: Faults, folder: str) -> Priors:
     name = "priors.toml"
     entry = Entry(faults, name, "priors", read_toml(os.path.join(folder, name), name))
     none = entry.take("none", dict, {})
+    hand = Entry(faults, name, "by_hand", entry.take("by_hand", dict, {}))
     priors = Priors(
         entry.number("unknown", 0.05, 0.01, 0.5),
         entry.number("unknown_floor", 0.02, 0.001, 0.2),
         entry.number("overlap", 0.8, 0.0, 1.0),
         tuple((setting, tuple(shares.items())) for setting, shares in none.items()),
+        tuple((by, hand.number(by, 60.0, 0.0, 1e6)) for by in BY),
         entry.text("why"),
     )
     entry.done()
+    hand.done()
     return priors
 
 

@@ -38,7 +38,7 @@ def view(knowledge: Knowledge, case: Case, code: str = "", all_code: bool = Fals
     subject = Subject(case.domain, case.setting, tuple(own for own in case.own if not own.retracted))
     clues = [item.clue for item in counted]
     weighing = weigh(knowledge, clues, subject)
-    choices = choose(knowledge, weighing, clues, subject, most)
+    choices = choose(knowledge, weighing, clues, subject, most, by_hand=True)
     return CaseView(
         case,
         knowledge,
