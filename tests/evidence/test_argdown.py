@@ -449,7 +449,7 @@ def arguments_of(draw: st.DrawFn, title: str, own: list[str], known: list[str], 
     for number, name in enumerate(own, 1):
         conclusion = number == len(own) or (number > 1 and draw(st.booleans()))
         rule = draw(titles) if conclusion and draw(st.booleans()) else ""
-        steps.append(Step(number, draw(statements(name, known, names)), conclusion, 0, rule.strip("-")))
+        steps.append(Step(number, draw(statements(name, known, names)), conclusion, 0, rule.strip("- ")))
     return Argument(
         title,
         draw(st.one_of(st.just(""), texts)),

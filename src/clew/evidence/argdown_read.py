@@ -99,7 +99,7 @@ class _Reader(Lines):
             self.read_rule(rule[1] or "")
         elif self.rule is not None:
             self.read_rule_name(line)
-        elif _RELATION.match(line):
+        elif _RELATION.match(line) and not argument:
             self.fail(self.row + 1, 1, f"expected a relation to be indented below its node, found {self.found(0)}")
         elif statement:
             self.end_argument()
