@@ -158,6 +158,15 @@ def test_five_views_of_one_curve_count_about_once() -> None:
     assert apart > 0.9
 
 
+def test_direct_looks_stand_by_themselves() -> None:
+    rows: dict[str, tuple[float, ...]] = {"loss.c": (0.9, 0.1)}
+    looks = [observation(f"t{i}", rows, otherwise=(0.3, 0.7), reads="events", role="mechanism") for i in range(3)]
+    base = knowledge([cause(name) for name in NAMES], looks)
+    together = weigh(base, [clue(test, "seen") for test in looks])
+    apart = weigh(base, [clue(test, "seen", reads=test.id) for test in looks])
+    assert credences(together) == credences(apart)
+
+
 def test_a_mechanism_seen_overrides_the_prior() -> None:
     test = observation(
         "look", {"env.z": (0.95, 0.05)}, otherwise=(0.02, 0.98), role="mechanism", decisive=(("seen", "env.z", 0.97),)

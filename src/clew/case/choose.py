@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clew.case.weigh import UNKNOWN, Likelihoods, Subject, Weighing, applies, priors, sides
+from clew.case.weigh import UNKNOWN, Likelihoods, Subject, Weighing, applies, crowds, priors, sides
 from clew.knowledge.model import Knowledge
 from clew.records.clue import UNCLEAR, Clue
 
@@ -44,11 +44,7 @@ def choose(
     """The tests most worth making, best first. Tests already made (and not unclear) are left out."""
     given = tuple(clues)
     made = {clue.test for clue, held in zip(given, weighing.clues, strict=True) if held.kind != UNCLEAR}
-    counts: dict[str, int] = {}
-    for clue, held in zip(given, weighing.clues, strict=True):
-        if held.weight > 0.0:
-            for channel in clue.reads:
-                counts[channel] = counts.get(channel, 0) + 1
+    counts = crowds(knowledge, (clue for clue, held in zip(given, weighing.clues, strict=True) if held.weight > 0.0))
     explained = sides(knowledge, priors(knowledge, subject))
     credences = {share.cause: share.credence for share in weighing.shares}
     credences[UNKNOWN] = weighing.unknown
@@ -59,7 +55,8 @@ def choose(
         if test.id in made or not applies(knowledge, test, subject.domain):
             continue
         table = Likelihoods(test, explained, subject.own)
-        discount = 1.0 / (1.0 + counts.get(test.reads, 0) * knowledge.priors.overlap)
+        crowd = 0 if test.role == "mechanism" else counts.get(test.reads, 0)
+        discount = 1.0 / (1.0 + crowd * knowledge.priors.overlap)
         found = discount * gain(table.masses(credences))
         cost = test.seconds + (hands[test.by] if by_hand else hands["person"] if test.person else 0.0)
         tables[test.id] = table

@@ -4,7 +4,7 @@ Priors come from the families, spread over the causes that can apply to the subj
 "no fault". Each clue multiplies in how likely its outcome is under each cause. Three things keep that honest:
 
 - clues that read the same channel are not independent witnesses: n of them count as n / (1 + (n - 1) * overlap), so
-  that five views of one loss curve weigh about as much as one;
+  that five views of one loss curve weigh about as much as one (a direct look at one mechanism stands by itself);
 - an outcome in which the mechanism itself was seen makes a finding, whatever the priors said; the finding and the
   clues that show it leave the contest, and the shares say what the rest of the evidence makes likely if that is not it;
 - `unknown` predicts what the causes predict on average, and never falls below its floor.
@@ -145,7 +145,7 @@ def weigh(knowledge: Knowledge, clues: Iterable[Clue], subject: Subject = ORDINA
     prior = priors(knowledge, subject)
     held = sides(knowledge, prior)
     read = [read_outcome(knowledge, clue) for clue in given]
-    weights = effective_weights(given, digests, [kind for _, kind in read], knowledge.priors.overlap)
+    weights = effective_weights(knowledge, given, digests, [kind for _, kind in read])
     tables = {
         name: Likelihoods(knowledge.tests[name], held, subject.own)
         for name in dict.fromkeys(clue.test for clue in given)
@@ -205,22 +205,36 @@ def on_scale(scale: Scale, value: float) -> str:
     return scale.above
 
 
-def effective_weights(clues: tuple[Clue, ...], digests: list[str], kinds: list[str], overlap: float) -> list[float]:
-    """How much each clue counts. The same observation entered twice counts once, an unclear one not at all."""
+def direct(knowledge: Knowledge, clue: Clue) -> bool:
+    """Whether a clue looked at one mechanism itself: such looks are witnesses of their own whatever else was read."""
+    return clue.test in knowledge.tests and knowledge.tests[clue.test].role == "mechanism"
+
+
+def crowds(knowledge: Knowledge, clues: Iterable[Clue]) -> dict[str, int]:
+    """How many clues read each channel, not counting direct looks."""
     counts: dict[str, int] = {}
-    firsts: set[str] = set()
-    counted = []
-    for clue, digest, kind in zip(clues, digests, kinds, strict=True):
-        new = kind != UNCLEAR and digest not in firsts
-        counted.append(new)
-        if new:
-            firsts.add(digest)
+    for clue in clues:
+        if not direct(knowledge, clue):
             for channel in clue.reads:
                 counts[channel] = counts.get(channel, 0) + 1
+    return counts
+
+
+def effective_weights(
+    knowledge: Knowledge, clues: tuple[Clue, ...], digests: list[str], kinds: list[str]
+) -> list[float]:
+    """How much each clue counts. The same observation entered twice counts once, an unclear one not at all."""
+    firsts: set[str] = set()
+    counted = []
+    for digest, kind in zip(digests, kinds, strict=True):
+        counted.append(kind != UNCLEAR and digest not in firsts)
+        if counted[-1]:
+            firsts.add(digest)
+    counts = crowds(knowledge, (clue for clue, counts_in in zip(clues, counted, strict=True) if counts_in))
     weights = []
-    for clue, new in zip(clues, counted, strict=True):
-        most = max((counts[channel] for channel in clue.reads), default=1) if new else 0
-        weights.append(1.0 / (1.0 + (most - 1) * overlap) if new else 0.0)
+    for clue, counts_in in zip(clues, counted, strict=True):
+        most = 1 if direct(knowledge, clue) else max((counts.get(channel, 1) for channel in clue.reads), default=1)
+        weights.append(1.0 / (1.0 + (most - 1) * knowledge.priors.overlap) if counts_in else 0.0)
     return weights
 
 
