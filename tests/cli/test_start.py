@@ -88,18 +88,16 @@ def test_completion_offers_tests_and_outcomes(tmp_path: Path) -> None:
     assert "clew" in done.stdout
 
 
-def test_the_picker_at_a_terminal(tmp_path: Path) -> None:
-    """A real pseudo-terminal, as a person has it."""
+def at_terminal(folder: Path, words: list[str], typed: bytes) -> tuple[int, str]:
+    """Run clew at a real pseudo-terminal, as a person has it."""
     import pty
 
-    cache = str(tmp_path / "cache")
-    run(tmp_path, "case", "new", "val accuracy stuck", XDG_CACHE_HOME=cache)
     pid, master = pty.fork()
     if pid == 0:
-        os.chdir(tmp_path)
-        os.environ["XDG_CACHE_HOME"] = cache
-        os.execv(sys.executable, [sys.executable, "-m", "clew", "case", "clue"])
-    os.write(master, b"1\n1\n")
+        os.chdir(folder)
+        os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
+        os.execv(sys.executable, [sys.executable, "-m", "clew", *words])
+    os.write(master, typed)
     text = b""
     while True:
         try:
@@ -111,7 +109,35 @@ def test_the_picker_at_a_terminal(tmp_path: Path) -> None:
         text += chunk
     _, status = os.waitpid(pid, 0)
     os.close(master)
-    said = text.decode()
-    assert os.waitstatus_to_exitcode(status) == 0, said
+    return os.waitstatus_to_exitcode(status), text.decode()
+
+
+def test_the_picker_at_a_terminal(tmp_path: Path) -> None:
+    run(tmp_path, "case", "new", "val accuracy stuck", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    status, said = at_terminal(tmp_path, ["case", "clue"], b"1\n1\n")
+    assert status == 0, said
     assert "Which observation?" in said
     assert "#2 " in said
+
+
+def test_colour_at_a_terminal(tmp_path: Path) -> None:
+    status, said = at_terminal(tmp_path, ["why", "loss.double_softmax"], b"")
+    assert status == 0
+    assert "\033[1m" in said
+
+
+def test_the_preflight_interview(tmp_path: Path) -> None:
+    answers = b"not\n1\nsomewhat\nnonsense\nmaybe\nnot\nthe disk fills up: df -h\nvery\n"
+    status, said = at_terminal(tmp_path, ["preflight", "--domain", "llm"], answers)
+    assert status == 0, said
+    assert "is no known cause" in said
+    assert "Please answer very, somewhat or not" in said
+    assert "Recorded in case" in said
+    assert "df -h" in said
+
+
+def test_an_interview_that_is_broken_off_records_nothing(tmp_path: Path) -> None:
+    status, said = at_terminal(tmp_path, ["preflight"], b"not\n\x04")
+    assert status == 2
+    assert "nothing was recorded" in said
+    assert not (tmp_path / ".clew").exists()
