@@ -154,7 +154,7 @@ def test_without_lines_the_whole_file_is_cited() -> None:
 def test_lines_beyond_the_end_of_the_file_are_noted() -> None:
     result = of_kiln("The thermocouple reads late.", (300, 310))
     assert result.verdict == "elsewhere"
-    assert result.note == "the file has only 29 lines"
+    assert result.note == "the file has only 25 lines"
 
 
 def test_a_quote_without_words_is_absent() -> None:
@@ -247,15 +247,21 @@ SAME = [
     ("text ![a plot](p.png) goes on", "text goes on"),
     ("a <em>marked</em> word<br>here &amp; there", "a marked word here & there"),
     ("a value of 0 .1 here", "a value of 0.1 here"),
-    ("KL= 0.01 is small", "KL=0.01 is small"),
+    ("a value of 0 .1 here", "a value of 0\n.1 here"),
+    ("one (and a leak.)\n* two items", "one (and a leak.) * two items"),
+    ("draw 2 ** normal(-4, 1) now", "draw 2\n** normal(-4, 1) now"),
+    ("it is f(x + e) - f(x) there", "it is f(x\n+ e)\n- f(x) there"),
+    ("the norm\n|G|2 is large", "the norm |G|2 is large"),
+    ("in Tuff ´ery 2011", "in Tuff\n´ery 2011"),
+    ("GB= 0.02 is small", "GB=0.02 is small"),
     ("names like de Br ´ebisson and Gödel", "names like de Brebisson and Godel"),
     ("(see below), then; stop: now", "see below then stop now."),
     ("and the first word", "And the first word"),
     ("The first word", "the first word"),
-    ("training/validation accuracy", "training / validation accuracy"),
+    ("input/output shapes", "input / output shapes"),
     ("CIFAR-10 and GPT-2", "CIFAR 10 and GPT 2"),
     ("in [0, 1] or [-0.5,0.5]", "in [0,1] or [−0.5, 0.5]"),
-    ("clip((x −µ)/σ,−10,10)", "clip((x - μ)/σ, -10, 10)"),
+    ("clamp((y −µ)/σ,−3,3)", "clamp((y - μ)/σ, -3, 3)"),
     ("escaped \\[0, 1\\] and \\*stars\\*", "escaped [0, 1] and stars"),
     ("soft\u00adhyphen and zero\u200bwidth", "softhyphen and zerowidth"),
     ("```python\nx = 1\n```", "x = 1"),
@@ -279,7 +285,7 @@ CHANGED = [
     ("about 12% of the runs fail here", "about 12 of the runs fail here"),
     ("we set x = y + 1 in this case", "we set x = y - 1 in this case"),
     ("we set x - 1 in this one case", "we set x 1 in this one case"),
-    ("clip((x - m)/s, 1) is what we use", "clip(x - m/s, 1) is what we use"),
+    ("clamp((y - m)/s, 1) is what we use", "clamp(y - m/s, 1) is what we use"),
     ("when N < 5 the test is weak", "when N > 5 the test is weak"),
     ("the rate is 1 0 of them in all", "the rate is 10 of them in all"),
     ("you should not do this at home", "you should do this at home"),
@@ -289,7 +295,7 @@ CHANGED = [
     ("it is not what we want here", "it is NOT what we want here"),
     ("one two three four five six", "one two four three five six"),
     ("we don't know what it does", "we dont know what it does"),
-    ("the agent's will to live long", "the agents will to live long"),
+    ("the potter's wheel turns on long", "the potters wheel turns on long"),
     ("about ~60 of the cases we saw", "about 60 of the cases we saw"),
     ("it costs $100 to run this test", "it costs 100 to run this test"),
 ]
@@ -306,8 +312,8 @@ def test_an_alteration(source: str, quote: str) -> None:
     [
         ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
         ("As in Smith et al. 2016, e.g. here, vs. There.", ["As in Smith et al. 2016, e.g. here, vs. There."]),
-        ("It won't. Give up.", ["It won't.", "Give up."]),
-        ("Close to 0. There are 1.5 of them.", ["Close to 0.", "There are 1.5 of them."]),
+        ("It can't. Walk on.", ["It can't.", "Walk on."]),
+        ("Down to 0. We saw 1.5 of them.", ["Down to 0.", "We saw 1.5 of them."]),
         ("12. Standardise them.\n13. Do it.", ["12. Standardise them.", "13. Do it."]),
         ("(cid:73) one thing\n(cid:73) another", ["one thing", "another"]),
         ("**A title**\nand a text", ["A title", "and a text"]),
@@ -385,6 +391,9 @@ def test_a_seal_is_the_number_of_words_and_their_digest() -> None:
     assert statement.data.get("seals") == (f"4:{digest}",)
 
 
+TWICE = Statement("B", "b", (), (Link("", "x"), Link("", "y")), (Quote(("q",), 0, 0),))
+
+
 def test_sealed_sentences_elsewhere_absent_and_elided() -> None:
     whole = quotes.seal(quoting("The thermocouple reads late. Trust the cone", "sources/kiln.md", (3, 5)), DATA)
     [statement] = whole.blocks
@@ -400,7 +409,11 @@ def test_sealed_sentences_elsewhere_absent_and_elided() -> None:
     moved = at((9, 10), seals)
     assert (moved.verdict, [one.line for one in moved.sentences]) == ("elsewhere", [3, 3])
     wrong = at((3, 5), (seals[0], "3:" + "0" * 32))
-    assert (wrong.verdict, verdicts(wrong)) == ("altered", ["verbatim", "absent"])
+    assert (wrong.verdict, verdicts(wrong)) == ("absent", ["verbatim", "absent"])
+    half = at((3, 5), (seals[0] + "...3:" + "0" * 32,))
+    assert (half.verdict, verdicts(half)) == ("absent", ["absent"])
+    swapped = at((3, 5), (seals[1] + "..." + seals[0],))
+    assert (swapped.verdict, verdicts(swapped)) == ("absent", ["absent"])
     assert at((3, 5), ("3:" + "0" * 32,)).verdict == "absent"
     later = quotes.seal(quoting("The dial admits", "sources/kiln.md", (3, 5)), DATA).blocks[0]
     assert isinstance(later, Statement)
@@ -412,14 +425,17 @@ def test_sealed_sentences_elsewhere_absent_and_elided() -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (quoting("Trust the cone after the display.", "sources/kiln.md", (3, 5)), r"\[Claim\] .* is altered at sources/kiln.md:3-5"),
-        (quoting("Leave two fingers of air", "sources/kiln.md", (3, 3)), r"\[Claim\] .* is elsewhere at sources/kiln.md:3;"),
+        (
+            quoting("Trust the cone after all.", "sources/kiln.md", (3, 5)),
+            r"\[Claim\] .* is altered at sources/kiln.md:3-5",
+        ),
+        (quoting("Leave two fingers", "sources/kiln.md", (3, 3)), r"\[Claim\] .* is elsewhere at sources/kiln.md:3;"),
         (quoting("Leave two fingers", "none.md"), r"\[Claim\] cannot be sealed: none.md does not exist"),
         (quoting("Leave two fingers", "https://x.org"), r"\[Claim\] cannot be sealed: .* no link to a local file"),
         (quoting("The thermocouple", "sources/kiln.md", seals=("1:" + "0" * 32,)), r"\[Claim\] has quotes and seals"),
-        (Document((Argument("A", steps=(Step(1, Statement("B", "b", (), (Link("", "x"), Link("", "y")), (Quote(("q",), 0, 0),))),)),)), r"\[B\] cites 2 local places"),
+        (Document((Argument("A", steps=(Step(1, TWICE),)),)), r"\[B\] cites 2 local places"),
     ],
-)  # fmt: skip
+)
 def test_seal_refuses(document: Document, message: str) -> None:
     with pytest.raises(ClewError, match=message):
         quotes.seal(document, DATA)
@@ -488,9 +504,9 @@ def test_a_source_cannot_steer_the_terminal() -> None:
 # -- what holds for any text ----------------------------------------------------------------------------------------
 
 WORDS = (
-    "amber basin cedar delta ember fjord grove heath inlet jetty knoll lagoon marsh notch ocean plain quarry ridge spruce "
-    "tundra upland valley willow yonder zephyr bright calm deep early faint grand quiet rapid slow thick vast with into "
-    "over under"
+    "amber basin cedar delta ember fjord grove heath inlet jetty knoll lagoon marsh notch ocean plain quarry ridge "
+    "spruce tundra upland valley willow yonder zephyr bright calm deep early faint grand quiet rapid slow thick vast "
+    "with into over under"
 ).split()
 
 
@@ -628,10 +644,10 @@ def test_what_is_sealed_is_found_again_until_the_source_changes(text: Text, data
         word = f"unit{'abcdefghijkl'[first]}"
         changed = holds(text.source.replace(word, "walrus").replace(word.capitalize(), "Walrus"))
         assert changed.sentences[0].verdict == "absent"
-        assert changed.verdict in ("altered", "absent")
+        assert changed.verdict == "absent"
 
 
-@given(st.text(max_size=200), st.text(max_size=200))
+@given(st.text(max_size=200), st.text(min_size=1, max_size=200))
 @settings(max_examples=200, deadline=None)
 def test_any_two_texts_can_be_compared(source: str, quote: str) -> None:
     result = judged(source.encode("utf-8", "replace").decode(), quote)
@@ -640,7 +656,7 @@ def test_any_two_texts_can_be_compared(source: str, quote: str) -> None:
     check_lines(Check((result,)), 80, True)
 
 
-@given(st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0\r"), min_size=1, max_size=300))
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), min_size=1, max_size=300))
 @settings(max_examples=200, deadline=None)
 def test_any_text_quotes_itself(text: str) -> None:
     result = judged(text, text)

@@ -25,8 +25,10 @@ not (or not wholly) inside them, *altered* when a passage shares 0.6 of its word
 - `altered`: some sentence is altered or absent, or the sentences stand in another order;
 - `absent`: no sentence was found; `source_missing`: there is no source to read, so nothing was judged.
 
-A statement may carry `seals` in its metadata instead of a quote (see `quotes_seal`); those are never *altered*.
-Searching is bounded: past a limit that only a hostile map reaches, what is not found word for word counts as absent.
+A statement may carry `seals` in its metadata instead of a quote (see `quotes_seal`). A digest agrees or it does not,
+so those are never `altered`: where one sentence is not found as it was sealed, the whole is `absent`.
+Searching is bounded. Past a limit that only a hostile map reaches, what is not found word for word counts as absent;
+past a second one the map is refused.
 """
 
 import os
@@ -239,7 +241,7 @@ def _check_seals(statement: Statement, sealed: list[quotes_seal.Fragment], libra
 
 def _result(statement: Statement, link: Link, verdict: Judgement, source: Source, line: int) -> QuoteCheck:
     note = ""
-    total = source.words.clean.count("\n") + 1
+    total = source.words.clean.count("\n") + (not source.words.clean.endswith("\n"))
     if not verdict.sentences:
         note = "the quote has no words"
     elif link.lines is not None and link.lines[1] > total:

@@ -102,7 +102,10 @@ def judge(
     sentences = [
         _sentence(index, text, own[index], source, cited, quote, index in turned) for index, text in enumerate(texts)
     ]
-    return Judgement(_whole(sentences, left_out, -1 in turned), tuple(sentences), left_out, -1 in turned, tuple(places))
+    whole = _whole(sentences, left_out, -1 in turned)
+    if quote is None and whole == "altered":
+        whole = "absent"  # a digest that does not agree cannot say how far off the words are
+    return Judgement(whole, tuple(sentences), left_out, -1 in turned, tuple(places))
 
 
 def _whole(sentences: list[SentenceCheck], left_out: tuple[LeftOut, ...], reordered: bool) -> str:
@@ -223,6 +226,8 @@ def _sentence(
     similarity = min(agreed / size, 0.9999) if agreed < size else 1.0
     first = next((place for _, place in own if place is not None), None)
     line = source.words.lines[first[0]] if first is not None else None
+    if quote is None and (turned or "absent" in verdicts):
+        return SentenceCheck(index, "absent", None, 0.0, text)
     if set(verdicts) == {"absent"}:
         return SentenceCheck(index, "absent", None, similarity, text)
     if "altered" in verdicts or "absent" in verdicts:

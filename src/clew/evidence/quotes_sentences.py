@@ -37,7 +37,8 @@ _ITEM = re.compile(
     r"|(?<=\s)(?:\u2022|\d{1,2}\.(?=\s+\*\*))"
     r"|\n[ \t]*\n"
 )
-_HEADING_ROW = re.compile(r"(?m)^[ \t]*(?:#{1,6}[ \t].*|\*\*[^*\n]+\*\*)$")
+# A row in bold is a heading where a sentence ends above it; elsewhere it is a wrapped line that happens to be bold.
+_HEADING_ROW = re.compile(r"(?m)^[ \t]*#{1,6}[ \t].*$|(?:\A|(?<=[.!?:\n]\n))[ \t]*\*\*[^*\s]+[ \t][^*\n]+\*\*$")
 
 
 def split(rows: tuple[str, ...]) -> tuple[Words, list[Sentence]]:

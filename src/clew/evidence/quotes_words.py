@@ -47,7 +47,7 @@ _SAME = str.maketrans(
     }
 )
 # A PDF conversion may leave an accent standing before its letter.
-_LOOSE_ACCENT = re.compile(r"(?<=[^\W\d_]) ?[\u00b4\u00a8\u00b8](?=[^\W\d_]{2})")
+_LOOSE_ACCENT = re.compile(r"(?<=[^\W\d_])([ \n]?)[\u00b4\u00a8\u00b8](?=[^\W\d_]{2})")
 _CID = re.compile(r"\(cid:\d+\)")
 _TARGET = r"\([^()\n]*(?:\([^()\n]*\)[^()\n]*)*\)"
 _IMAGE = re.compile(r"!\[[^\[\]]*\]" + _TARGET)
@@ -60,19 +60,20 @@ _HTML = re.compile(
     r"|table|thead|tbody|tr|td|th|h[1-6]|blockquote|figure|figcaption)(?:\s[^<>]*)?/?>",
     re.IGNORECASE,
 )
-_FENCE = re.compile(r"(?m)^[ \t]*(?:```|~~~)[^\n`]*$")
+_FENCE = re.compile(r"(?m)^[ \t]*(?:```+|~~~+)[ \t]*[\w+#.-]*[ \t]*$")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ENTITY = re.compile(r"&(?:#\w{1,8}|[A-Za-z]\w{1,30});")
 
 _TOKEN = re.compile(
     r"\n"
-    r"|\d+(?: ?\.\d+)*[^\W_]*"
+    r"|\d+(?:[ \n]?\.\d+)*[^\W_]*"
     r"|(?<!\w)\.\d+[^\W_]*"
     r"|[^\W\d_][^\W_]*(?:(?:'|_+)[^\W_]+|(?<=[^\W\d_]{2})-(?:[ \t]*\n[ \t]*)?(?=[^\W\d_]{2})[^\W_]+)*"
     r"|\*+|-+|=+|[^\w\s]"
 )
 _EMPHASIS = re.compile(r"(?<!\w)[*_`]+|[*_`]+(?!\w)|\u2022")
 _LIST_HEAD = re.compile(r"[*_#>\s]*(?:\d{1,3}[.)]|[-*+\u2022])\s")
+_JOINTS = re.compile(r"[-\s]+")
 _BRACKET = re.compile(r"[()\[\]{}]")
 _NAMES = re.compile(r"\b(?:min|max|inf|infty|log|ln|exp|sqrt|sin|cos|pi|mu|sigma|alpha|beta|gamma|epsilon|theta)\b")
 _PROSE = re.compile(r"[^\W\d_]{2}|\n[ \t]*\n")
@@ -95,25 +96,24 @@ def read(text: str) -> Words:
     numerals: list[int] = []
     line = 1
     fresh = True  # nothing but marks so far on this line
-    in_table = False
+    in_table: bool | None = None  # whether this line is a table's row, once a pipe at its head raised the question
     for match in _TOKEN.finditer(clean):
         token, at = match.group(), match.start()
         first = token[0]
         if first == "\n":
             line += 1
-            fresh, in_table = True, False
+            fresh, in_table = True, None
             continue
         if first.isalnum() or (first == "." and len(token) > 1):
             if fresh and len(token) <= 3 and token.isdigit() and _heads_item(clean, at, match.end()):
                 numerals.append(len(words))
-            token = _letters(token)
-        elif fresh and (first in ">|" or (first in "-*+\u00b7" and _open(clean, match.end()))):
-            in_table = in_table or first == "|"
-            continue
-        elif first == "|" and in_table:
-            continue
+            token = _letters(token) or token
         else:
-            token = token if at in brackets else _sign(clean, token, at, match.end())
+            if fresh and first == "|" and in_table is None:
+                in_table = _is_row(clean, at)
+            if (first == "|" and in_table) or (fresh and _is_line_mark(clean, token, at, match.end(), brackets)):
+                continue
+            token = token if at in brackets else _sign(clean, token, at, match.end(), brackets)
             if not token:
                 continue
         fresh = False
@@ -125,17 +125,33 @@ def read(text: str) -> Words:
     return Words(clean, words, begins, ends, lines, frozenset(numerals))
 
 
+def _is_line_mark(clean: str, token: str, at: int, end: int, brackets: set[int]) -> bool:
+    """Whether the sign at the head of a line is a bullet or a block quote's, and not a formula wrapped there."""
+    if token == ">":
+        return True
+    if token not in "-*+\u00b7" or not _open(clean, end):
+        return False
+    return not (_operand_before(clean, at, brackets) and _operand_after(clean, end))
+
+
+def _is_row(clean: str, at: int) -> bool:
+    """Whether a line that begins with a pipe is a table's row, and not |x| in a formula."""
+    line_end = clean.find("\n", at)
+    line = clean[at : line_end if line_end >= 0 else len(clean)].rstrip()
+    return len(line) > 1 and line.endswith("|")
+
+
 def _clean(text: str) -> str:
     """The text without Markdown's, HTML's and PDF conversion's marks; `...` and the bullets stay for the sentences."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "&" in text and _ENTITY.search(text):
         import html
 
-        text = html.unescape(text)
+        text = _ENTITY.sub(lambda match: html.unescape(match.group()).replace("\n", " ").replace("\r", " "), text)
     if not text.isascii():
         import unicodedata
 
-        text = unicodedata.normalize("NFKC", _LOOSE_ACCENT.sub("", text.translate(_SAME)))
+        text = unicodedata.normalize("NFKC", _LOOSE_ACCENT.sub(r"\1", text.translate(_SAME)))
     text = text.replace("\x0b", " ").replace("\x0c", " ")
     text = _CID.sub("\u2022", text)
     if "](" in text or "[^" in text or "][" in text:
@@ -173,8 +189,8 @@ def _label(match: re.Match[str]) -> str:
 
 def _letters(token: str) -> str:
     """A word without its hyphens, line breaks and accents. Accents stay in short words: they may be symbols."""
-    if "-" in token or " " in token:
-        token = "".join(part for part in re.split(r"[-\s]+", token))
+    if not token.isalnum():
+        token = _JOINTS.sub("", token)
     if not token.isascii() and len(token) > 2:
         import unicodedata
 
@@ -192,15 +208,19 @@ def _formula_brackets(clean: str) -> set[int]:
             opened.append(at)
         elif opened:
             start = opened.pop()
-            if at - start > _LONGEST_FORMULA:
-                continue
-            inside = clean[start + 1 : at]
-            if any(one.isalnum() for one in inside) and not _PROSE.search(_NAMES.sub("", inside)):
+            if _is_formula(clean, start + 1, at):
                 kept.update((start, at))
     return kept
 
 
-def _sign(clean: str, token: str, at: int, end: int) -> str:
+def _is_formula(clean: str, begin: int, end: int) -> bool:
+    if end - begin > _LONGEST_FORMULA:
+        return False
+    inside = clean[begin:end]
+    return any(one.isalnum() for one in inside) and not _PROSE.search(_NAMES.sub("", inside))
+
+
+def _sign(clean: str, token: str, at: int, end: int, brackets: set[int]) -> str:
     """A punctuation mark as it counts: "" where it only punctuates."""
     first = token[0]
     if first in _NEVER or first in "()[]{}":
@@ -209,7 +229,7 @@ def _sign(clean: str, token: str, at: int, end: int) -> str:
         return first
     spaced_left = at == 0 or clean[at - 1].isspace()
     spaced_right = _open(clean, end)
-    before, after = _operand_before(clean, at), _operand_after(clean, end)
+    before, after = _operand_before(clean, at, brackets), _operand_after(clean, end)
     if first == "-":
         listed = clean[max(0, at - 2) : at].rstrip()[-1:] in tuple("([{,=<>+*/^")
         return "-" if after and (before or listed or (spaced_left and not spaced_right)) else ""
@@ -233,23 +253,25 @@ def _open(clean: str, end: int) -> bool:
     return end >= len(clean) or clean[end].isspace()
 
 
-def _operand_before(clean: str, at: int) -> bool:
-    """Whether a number, a closing bracket or a single letter stands to the left: what an operator works on."""
+def _operand_before(clean: str, at: int, brackets: set[int]) -> bool:
+    """Whether a number, a formula's bracket or a single letter stands to the left: what an operator works on."""
     lowest = max(0, at - _NEAR)
+    if "\n\n" in clean[lowest:at]:
+        return False
     at -= 1
-    while at >= lowest and clean[at] in " *_`":
+    while at >= lowest and clean[at] in " \n*_`":
         at -= 1
     if at < lowest:
         return False
     one = clean[at]
-    if one.isdigit() or one in ")]%":
+    if one.isdigit() or one == "%" or at in brackets:
         return True
     return one.isalpha() and not (at > 0 and clean[at - 1].isalpha()) and one not in "aAI"
 
 
 def _operand_after(clean: str, at: int) -> bool:
     highest = min(len(clean), at + _NEAR)
-    while at < highest and clean[at] in " *_`([{+-":
+    while at < highest and clean[at] in " \n*_`([{+-":
         at += 1
     if at >= highest:
         return False

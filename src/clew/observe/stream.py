@@ -1,0 +1,47 @@
+"""Writing a trace as it happens: one JSON value per line, flushed now and then, whole lines only."""
+
+import os
+from typing import Any
+
+from clew.records import exact
+
+BUFFERED = 256
+
+
+class Stream:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lines: list[str] = []
+
+    def number(self, name: str, of: str, step: int, value: float) -> None:
+        self._lines.append(exact.dumps([name, of, step, float(value)]))
+        if len(self._lines) >= BUFFERED:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._lines:
+            return
+        text, self._lines = "\n".join(self._lines) + "\n", []
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(handle, text.encode())
+        finally:
+            os.close(handle)
+
+    def whole(self, path: str, value: Any) -> None:
+        """Replace a file in one go."""
+        part = f"{path}.part"
+        with open(part, "w", encoding="ascii") as file:
+            file.write(exact.dumps(value))
+        os.replace(part, path)
+
+
+def read_numbers(path: str) -> list[tuple[str, str, int, float]]:
+    """The numbers of a trace; a torn last line is left out."""
+    found = []
+    with open(path, "rb") as file:
+        for raw in file:
+            if raw.endswith(b"\n"):
+                name, of, step, value = exact.loads(raw.decode("ascii"))
+                found.append((str(name), str(of), int(step), float(value)))
+    return found

@@ -1,0 +1,1 @@
+"""One file per test that is answered by observing: the folder is the catalogue."""
