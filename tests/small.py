@@ -7,7 +7,14 @@ from clew.records.clue import Clue
 FAMILIES = {"data": 0.4, "loss": 0.2, "train": 0.15, "arch": 0.1, "hp": 0.05, "num": 0.05, "env": 0.05}
 
 
-def cause(name: str, *, subtle: bool = False, weight: float = 1.0, refute_test: str = "t0") -> model.Cause:
+def cause(
+    name: str,
+    *,
+    subtle: bool = False,
+    weight: float = 1.0,
+    refute_test: str = "t0",
+    explains: tuple[str, ...] = (),
+) -> model.Cause:
     return model.Cause(
         id=name,
         family=name.split(".")[0],
@@ -21,6 +28,7 @@ def cause(name: str, *, subtle: bool = False, weight: float = 1.0, refute_test: 
         claims=("claim",),
         subtle=subtle,
         weight=weight,
+        explains=explains,
     )
 
 

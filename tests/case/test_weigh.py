@@ -211,6 +211,22 @@ def test_several_findings_can_stand_at_once() -> None:
     assert {item.cause for item in held.findings} == {"loss.c", "train.d"}
 
 
+def test_a_consequence_is_no_finding_of_its_own() -> None:
+    names = ("data.a", "num.g", "num.h", "num.i", "num.j")
+    tests = [
+        observation(f"look{i}", {name: (0.9, 0.1)}, role="mechanism", decisive=(("seen", name, 0.9 + i / 100),))
+        for i, name in enumerate(names)
+    ]
+    causes = [cause("data.a", explains=("num.g",)), *(cause(name) for name in names[1:])]
+    base = knowledge(causes, tests)
+    both = weigh(base, [clue(tests[0], "seen"), clue(tests[1], "seen")])
+    assert [item.cause for item in both.findings] == ["data.a"]
+    alone = weigh(base, [clue(tests[1], "seen")])
+    assert [item.cause for item in alone.findings] == ["num.g"]
+    many = weigh(base, [clue(test, "seen") for test in tests])
+    assert len(many.findings) == 3, "one cause, not a dozen"
+
+
 def test_an_old_number_is_read_on_todays_scale() -> None:
     scale = model.Scale("ratio", "1", ((0.1, "absent"),), "seen", "seen")
     test = observation("t0", {"loss.c": (0.9, 0.1)}, scale=scale)

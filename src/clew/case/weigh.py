@@ -22,6 +22,7 @@ from clew.records.clue import UNCLEAR, Clue
 from clew.records.place import Place
 
 UNKNOWN = "unknown"
+MOST_FINDINGS = 3
 EXPECTED = 0.8
 """How firmly a person's own hypothesis is taken to predict the outcome that they said it predicts."""
 
@@ -333,7 +334,22 @@ def _findings(
             numbers = tuple(index for index, _ in sightings)
             where = dict.fromkeys(place for index in numbers for place in clues[index].where)
             findings.append(Finding(cause, credence, numbers, tuple(where)))
-    return tuple(sorted(findings, key=lambda finding: (-finding.credence, finding.cause)))
+    return _without_consequences(knowledge, findings)
+
+
+def _without_consequences(knowledge: Knowledge, findings: list[Finding]) -> tuple[Finding, ...]:
+    """One cause and not its dozen consequences: a finding that another one explains is left to the hypotheses."""
+    found = {finding.cause for finding in findings}
+    explained = {
+        name for cause in found for name in knowledge.causes[cause].explains if name not in _behind(knowledge, cause)
+    }
+    kept = [finding for finding in findings if finding.cause not in explained]
+    return tuple(sorted(kept, key=lambda finding: (-finding.credence, finding.cause))[:MOST_FINDINGS])
+
+
+def _behind(knowledge: Knowledge, cause: str) -> set[str]:
+    """The causes that explain this one: two that explain each other both stand."""
+    return {other.id for other in knowledge.causes.values() if cause in other.explains}
 
 
 def _second_looks(

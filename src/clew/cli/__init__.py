@@ -13,6 +13,7 @@ from clew import __version__
 from clew.errors import ClewError
 
 COMMANDS = {
+    "run": "run a training script under observation and say what is wrong with it",
     "case": "debug by hand: enter what you saw, get credences and the next observation",
     "why": "what is known about a cause, a test, a claim or a symptom, with its sources",
     "preflight": "before a long run: what would have gone wrong if it failed",
@@ -68,7 +69,12 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
+        rest: list[str] = []
+        if words[:1] == ["run"]:
+            own, rest = import_module("clew.cli.run").split(words[1:])
+            words = ["run", *own]
         options = build(words).parse_args(words)
+        options.rest = rest
         status: int = options.act(options)
         sys.stdout.flush()
         return status

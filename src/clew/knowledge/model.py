@@ -29,6 +29,7 @@ class Cause(NamedTuple):
     subtle: bool = False
     domains: tuple[str, ...] = ()
     weight: float = 1.0
+    explains: tuple[str, ...] = ()
 
 
 class Outcome(NamedTuple):

@@ -262,6 +262,7 @@ def _causes(faults: Faults, folder: str, glosses: dict[str, str]) -> Iterator[Ca
                 subtle=entry.flag("subtle"),
                 domains=entry.words("domains", needed=False),
                 weight=entry.number("weight", 1.0, 0.05, 20.0, needed=False),
+                explains=entry.words("explains", needed=False),
             )
             entry.done()
 
@@ -575,6 +576,7 @@ def _check_references(faults: Faults, knowledge: Knowledge) -> None:
         check(file, cause.id, "refute_test", (cause.refute_test,), tests, "test")
         check(file, cause.id, "domains", cause.domains, domains, "domain")
         check(file, cause.id, "claims", cause.claims, claims, "claim")
+        check(file, cause.id, "explains", cause.explains, causes, "cause")
     for test in tests.values():
         check("tests/", test.id, "claims", test.claims, claims, "claim")
         check("tests/", test.id, "domains", test.domains, domains, "domain")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -74,6 +75,7 @@ class Hooks:
         self.looks = 0  # outermost forward calls still to be looked at although the step is not sampled
         self.phases: dict[str, int] = {}
         self.loaders: dict[int, list[int]] = {}
+        self.learning: dict[int, tuple[weakref.ref[Any], bool]] = {}
         self.mode_depth = 0
         self.inside_scheduler = 0
         self.compiled = False
@@ -163,9 +165,11 @@ class Hooks:
         if self.stack:
             self.stack.pop()
         self.depth = len(self.stack)
-        recorder, torch = self.recorder, self.torch
-        grad = torch.is_grad_enabled()
+        recorder = self.recorder
+        grad = self.torch.is_grad_enabled()
         root = self.stack[0] if self.stack else module
+        if not self._is_model(root):
+            return
         model = recorder.model_number(root)
         if id(root) not in self.names:
             self.names.update({id(part): name for name, part in root.named_modules()})
@@ -183,6 +187,14 @@ class Hooks:
                 self.looks -= 1
                 if not recorder.sampled and self.looks == 0:
                     self.detach()
+
+    def _is_model(self, module: Any) -> bool:
+        """Losses, activations and metrics called by themselves are modules too, and no models."""
+        held = self.learning.get(id(module))
+        if held is None or held[0]() is not module:
+            has = next(iter(module.parameters()), None) is not None
+            held = self.learning[id(module)] = (weakref.ref(module), has)
+        return held[1]
 
     # --- functions
 

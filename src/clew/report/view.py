@@ -30,15 +30,18 @@ class CaseView(NamedTuple):
     foreseen: tuple[str, ...]
 
 
-def view(knowledge: Knowledge, case: Case, code: str = "", all_code: bool = False, most: int = 5) -> CaseView:
-    """Weigh a case as it stands. `code` is the digest of the script as it is now, "" when there is none."""
+def view(
+    knowledge: Knowledge, case: Case, code: str = "", all_code: bool = False, most: int = 5, by_hand: bool = True
+) -> CaseView:
+    """Weigh a case as it stands. `code` is the digest of the script as it is now, "" when there is none; `by_hand`
+    says whether a person makes the observations."""
     held = [clue for clue in case.clues if not clue.retracted]
     other = [clue for clue in held if code and clue.code and clue.code != code and not all_code]
     counted = tuple(clue for clue in held if clue not in other)
     subject = Subject(case.domain, case.setting, tuple(own for own in case.own if not own.retracted))
     clues = [item.clue for item in counted]
     weighing = weigh(knowledge, clues, subject)
-    choices = choose(knowledge, weighing, clues, subject, most, by_hand=True)
+    choices = choose(knowledge, weighing, clues, subject, most, by_hand)
     return CaseView(
         case,
         knowledge,

@@ -1,0 +1,67 @@
+"""`clew run`: a script under observation, and what is wrong with it."""
+
+import signal
+from argparse import ArgumentParser, Namespace
+
+from clew.app import run
+from clew.cli.output import page, save, show
+from clew.errors import ClewError
+from clew.report.run_page import run_page
+
+VALUED = ("--steps", "--sample", "--domain", "--json", "--html", "--fail-on")
+
+
+def split(words: list[str]) -> tuple[list[str], list[str]]:
+    """clew's own options come before the script; everything from the script on belongs to it."""
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        if words[index] in ("-m", "--"):
+            return words[:index], words[index:]
+        index += 2 if words[index] in VALUED else 1
+    return words[:index], words[index:]
+
+
+def arguments(parser: ArgumentParser, _: str = "") -> None:
+    parser.usage = "clew run [options] SCRIPT [ARGS…]  |  -m MODULE [ARGS…]  |  -- COMMAND…"
+    parser.add_argument("--steps", type=int, default=0, metavar="N", help="stop after N optimiser steps")
+    parser.add_argument("--sample", default="auto", metavar="every|auto|N", help="which steps are looked at closely")
+    parser.add_argument("--domain", default="general", metavar="DOMAIN", help="vision, llm, tabular, rl, pinn, …")
+    parser.add_argument("--quiet", action="store_true", help="print no report")
+    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    parser.add_argument("--html", metavar="FILE", help="write the report as one page")
+    parser.add_argument("--fail-on", choices=("fault", "suspect"), help="exit with 1 when the verdict is that or worse")
+    parser.set_defaults(act=act)
+
+
+def act(options: Namespace) -> int:
+    words = options.rest
+    if options.steps < 0:
+        raise ClewError(f"--steps takes a number of steps, not {options.steps}.")
+    if options.sample not in ("auto", "every") and not (options.sample.isdigit() and int(options.sample) > 0):
+        raise ClewError(f"--sample takes every, auto or a number of steps, not {options.sample!r}.")
+    module, launcher = "", words[:1] == ["--"]
+    if words[:1] == ["-m"]:
+        if len(words) < 2:
+            raise ClewError("-m takes the name of a module: clew run -m package.train")
+        module, words = words[1], words[2:]
+    elif launcher:
+        words = words[1:]
+    done = run.run(words, module, launcher, options.steps, options.sample, options.domain)
+    if options.json:
+        from clew.records.exact import pretty
+
+        save(options.json, pretty(run.to_json(done)))
+    if options.html:
+        from clew.report.html import case_html
+
+        save(options.html, case_html(done.seen))
+    if not options.quiet:
+        print()
+        show(run_page(done.seen, run.facts(done), page()))
+    worse = {"fault": ("fault",), "suspect": ("fault", "suspect"), None: ()}[options.fail_on]
+    if done.seen.verdict.word in worse:
+        return 1
+    if done.ended.signal:
+        signal.signal(done.ended.signal, signal.SIG_DFL)
+        signal.raise_signal(signal.Signals(done.ended.signal))
+    return done.ended.status
