@@ -23,7 +23,7 @@ import clew
 
 SOURCE = Path(clew.__file__).parent
 LEVELS = [
-    ["clew", "errors"],
+    ["clew", "errors", "home"],
     ["records"],
     ["evidence"],
     ["knowledge"],
@@ -36,7 +36,22 @@ LEVELS = [
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 HEAVY = {"torch", "numpy", "pandas", "scipy", "sklearn", "matplotlib", "pyarrow", "ray", "gymnasium", "mlflow", "wandb"}
-LIGHT_PARTS = {"clew", "errors", "records", "evidence", "knowledge", "case", "report", "lint", "app", "cli", "__main__"}
+LIGHT_PARTS = {
+    "clew",
+    "errors",
+    "home",
+    "records",
+    "archive",
+    "symptoms",
+    "evidence",
+    "knowledge",
+    "case",
+    "report",
+    "lint",
+    "app",
+    "cli",
+    "__main__",
+}
 
 
 def part_of(path: Path) -> str:

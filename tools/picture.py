@@ -1,4 +1,4 @@
-"""Draws docs/case.svg: what `clew case show` really prints for the example, as a picture for the README."""
+"""Draws docs/run.svg: what `clew run` really prints for the example, as a picture for the README."""
 
 import html
 import os
@@ -9,27 +9,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ROW, COLUMN, MARGIN = 17, 7.8, 18
-COMMANDS = [
-    ["case", "new", "val accuracy stuck at 10 %, 10 classes", "--domain", "vision"],
-    ["case", "clue", "metric_at_chance", "at_chance"],
-    ["case", "clue", "loss_stuck_from_start", "stuck"],
-    ["case", "clue", "overfit_one_batch", "--measured", "final_over_initial=0.68"],
-    ["case", "clue", "loss_input_kind", "probabilities_into_logit_loss", "--at", "train.py:41"],
-]
 
 
 def output() -> str:
     clew = str(Path(sys.executable).parent / "clew")
     with tempfile.TemporaryDirectory() as folder:
-        held = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "CLEW_HOME": f"{folder}/.clew"}
-        for words in COMMANDS:
-            subprocess.run([clew, *words], cwd=folder, env=held, check=True, capture_output=True)
-        done = subprocess.run([clew, "case", "show"], cwd=folder, env=held, check=False, capture_output=True, text=True)
-    return done.stdout
+        held = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "CLEW_HOME": f"{folder}/.clew", "OMP_NUM_THREADS": "1"}
+        command = [clew, "run", "spirals.py"]
+        done = subprocess.run(command, cwd=ROOT / "examples", env=held, check=True, capture_output=True, text=True)
+    return "\n".join(line for line in done.stdout.splitlines() if not line.startswith("Kept in"))
 
 
 def picture(text: str) -> str:
-    rows = ["$ clew case show", *text.rstrip().splitlines()]
+    rows = ["$ clew run spirals.py", *text.rstrip().splitlines()]
     wide = MARGIN * 2 + COLUMN * max(len(row) for row in rows)
     high = MARGIN * 2 + ROW * len(rows)
     parts = [
@@ -39,11 +31,11 @@ def picture(text: str) -> str:
         f'<rect width="{wide:.0f}" height="{high}" rx="8" fill="#14191d"/>',
     ]
     for index, row in enumerate(rows):
-        kind = "p" if index == 0 else "f" if row.startswith("FAULT") else "h" if row[:1].strip() else ""
+        kind = "p" if index == 0 else "f" if row.startswith("FAULT") else "h" if row[:1].strip() and "%" in row else ""
         y = MARGIN + ROW * (index + 0.8)
         parts.append(f'<text x="{MARGIN}" y="{y:.0f}" class="{kind}" xml:space="preserve">{html.escape(row)}</text>')
     return "\n".join([*parts, "</svg>", ""])
 
 
 if __name__ == "__main__":
-    (ROOT / "docs" / "case.svg").write_text(picture(output()))
+    (ROOT / "docs" / "run.svg").write_text(picture(output()))

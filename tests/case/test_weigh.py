@@ -75,7 +75,8 @@ def brute_force(base: Knowledge, clues: list[Clue]) -> dict[str, float]:
     for item in distinct.values():
         test = base.tests[item.test]
         index = [outcome.name for outcome in test.outcomes].index(item.outcome)
-        crowd = max(sum(channel in other.reads for other in distinct.values()) for channel in item.reads)
+        alike = [other for other in distinct.values() if (other.outcome == "absent") == (item.outcome == "absent")]
+        crowd = max(sum(channel in other.reads for other in alike) for channel in item.reads)
         weight = 1 / (1 + (crowd - 1) * base.priors.overlap)
         shares = {name: share * row_of(base, test, name)[index] ** weight for name, share in shares.items()}
     whole = sum(shares.values())
@@ -156,6 +157,16 @@ def test_five_views_of_one_curve_count_about_once() -> None:
     apart = weigh(base, [clue(test, "seen", reads=test.id) for test in tests]).credence("loss.c")
     assert one < five < one + 0.1
     assert apart > 0.9
+
+
+def test_nine_ordinary_readings_do_not_drown_an_odd_one() -> None:
+    rows: dict[str, tuple[float, ...]] = {"loss.c": (0.5, 0.5)}
+    dull = [observation(f"t{i}", rows, otherwise=(0.5, 0.5), healthy=(0.5, 0.5), reads="loss curve") for i in range(9)]
+    telling = observation("odd", {"loss.c": (0.9, 0.1)}, otherwise=(0.2, 0.8), reads="loss curve")
+    base = knowledge([cause(name) for name in NAMES], [*dull, telling])
+    alone = weigh(base, [clue(telling, "seen")]).credence("loss.c")
+    among = weigh(base, [clue(telling, "seen"), *(clue(test, "absent") for test in dull)]).credence("loss.c")
+    assert among == pytest.approx(alone)
 
 
 def test_direct_looks_stand_by_themselves() -> None:

@@ -44,7 +44,9 @@ def choose(
     """The tests most worth making, best first. Tests already made (and not unclear) are left out."""
     given = tuple(clues)
     made = {clue.test for clue, held in zip(given, weighing.clues, strict=True) if held.kind != UNCLEAR}
-    counts = crowds(knowledge, (clue for clue, held in zip(given, weighing.clues, strict=True) if held.weight > 0.0))
+    counts = crowds(
+        knowledge, ((clue, held.kind) for clue, held in zip(given, weighing.clues, strict=True) if held.weight > 0.0)
+    )
     explained = sides(knowledge, priors(knowledge, subject))
     credences = {share.cause: share.credence for share in weighing.shares}
     credences[UNKNOWN] = weighing.unknown
@@ -55,7 +57,8 @@ def choose(
         if test.id in made or not applies(knowledge, test, subject.domain):
             continue
         table = Likelihoods(test, explained, subject.own)
-        crowd = 0 if test.role == "mechanism" else counts.get(test.reads, 0)
+        read = (counts.get((test.reads, kind), 0) for kind in ("seen", "absent"))
+        crowd = 0 if test.role == "mechanism" else max(read)
         discount = 1.0 / (1.0 + crowd * knowledge.priors.overlap)
         found = discount * gain(table.masses(credences))
         cost = test.seconds + (hands[test.by] if by_hand else hands["person"] if test.person else 0.0)

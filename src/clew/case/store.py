@@ -10,24 +10,9 @@ from typing import Any
 
 from clew.case import log
 from clew.errors import ClewError, did_you_mean
+from clew.home import home
 from clew.records.case import Case, Closing, Entry, HeldClue, Note, Own, Preflight, Worry
 from clew.records.clue import Clue
-
-HOME = ".clew"
-
-
-def home(start: str = ".") -> str:
-    """The nearest `.clew` folder upwards from `start`, or where it would be made."""
-    if chosen := os.environ.get("CLEW_HOME"):
-        return os.path.abspath(chosen)
-    folder = os.path.abspath(start)
-    while True:
-        if os.path.isdir(os.path.join(folder, HOME)):
-            return os.path.join(folder, HOME)
-        above = os.path.dirname(folder)
-        if above == folder:
-            return os.path.join(os.path.abspath(start), HOME)
-        folder = above
 
 
 def _cases() -> str:

@@ -3,8 +3,9 @@
 Priors come from the families, spread over the causes that can apply to the subject, with a share for `unknown` and for
 "no fault". Each clue multiplies in how likely its outcome is under each cause. Three things keep that honest:
 
-- clues that read the same channel are not independent witnesses: n of them count as n / (1 + (n - 1) * overlap), so
-  that five views of one loss curve weigh about as much as one (a direct look at one mechanism stands by itself);
+- clues of one kind that read the same channel are not independent witnesses: n of them count as
+  n / (1 + (n - 1) * overlap), so that five views of one loss curve weigh about as much as one (a direct look at one
+  mechanism stands by itself);
 - an outcome in which the mechanism itself was seen makes a finding, whatever the priors said; the finding and the
   clues that show it leave the contest, and the shares say what the rest of the evidence makes likely if that is not it;
 - `unknown` predicts what the causes predict on average, and never falls below its floor.
@@ -211,13 +212,17 @@ def direct(knowledge: Knowledge, clue: Clue) -> bool:
     return clue.test in knowledge.tests and knowledge.tests[clue.test].role == "mechanism"
 
 
-def crowds(knowledge: Knowledge, clues: Iterable[Clue]) -> dict[str, int]:
-    """How many clues read each channel, not counting direct looks."""
-    counts: dict[str, int] = {}
-    for clue in clues:
+def crowds(knowledge: Knowledge, clues: Iterable[tuple[Clue, str]]) -> dict[tuple[str, str], int]:
+    """How many clues of one kind read each channel, not counting direct looks.
+
+    Seen and absent are counted apart: nine ordinary features of a loss curve say about one thing together, and the
+    tenth, an odd one, says another.
+    """
+    counts: dict[tuple[str, str], int] = {}
+    for clue, kind in clues:
         if not direct(knowledge, clue):
             for channel in clue.reads:
-                counts[channel] = counts.get(channel, 0) + 1
+                counts[channel, kind] = counts.get((channel, kind), 0) + 1
     return counts
 
 
@@ -231,11 +236,12 @@ def effective_weights(
         counted.append(kind != UNCLEAR and digest not in firsts)
         if counted[-1]:
             firsts.add(digest)
-    counts = crowds(knowledge, (clue for clue, counts_in in zip(clues, counted, strict=True) if counts_in))
+    counts = crowds(knowledge, ((clue, kind) for clue, kind, new in zip(clues, kinds, counted, strict=True) if new))
     weights = []
-    for clue, counts_in in zip(clues, counted, strict=True):
-        most = 1 if direct(knowledge, clue) else max((counts.get(channel, 1) for channel in clue.reads), default=1)
-        weights.append(1.0 / (1.0 + (most - 1) * knowledge.priors.overlap) if counts_in else 0.0)
+    for clue, kind, new in zip(clues, kinds, counted, strict=True):
+        most = max((counts.get((channel, kind), 1) for channel in clue.reads), default=1)
+        most = 1 if direct(knowledge, clue) else most
+        weights.append(1.0 / (1.0 + (most - 1) * knowledge.priors.overlap) if new else 0.0)
     return weights
 
 
@@ -316,10 +322,11 @@ def _findings(
 ) -> tuple[Finding, ...]:
     """Mechanisms that were seen, unless other looks at the same mechanism say that they are not there."""
     seen: dict[str, list[tuple[int, float]]] = {}
+    outcomes = {f"{held.test}={held.outcome}" for held in weighed if held.weight > 0.0}
     for index, (clue, held) in enumerate(zip(clues, weighed, strict=True)):
         if held.weight > 0.0:
             for decisive in knowledge.tests[clue.test].decisive:
-                if decisive.outcome == held.outcome:
+                if decisive.outcome == held.outcome and not outcomes.intersection(decisive.unless):
                     seen.setdefault(decisive.cause, []).append((index, decisive.sure))
     findings = []
     for cause, sightings in seen.items():

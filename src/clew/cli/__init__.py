@@ -14,6 +14,9 @@ from clew.errors import ClewError
 
 COMMANDS = {
     "run": "run a training script under observation and say what is wrong with it",
+    "log": "what the curves in somebody's log show",
+    "runs": "the runs that were kept: list, compare, run again, clear out",
+    "show": "one run that was kept: its report, output, metrics, code",
     "case": "debug by hand: enter what you saw, get credences and the next observation",
     "why": "what is known about a cause, a test, a claim or a symptom, with its sources",
     "preflight": "before a long run: what would have gone wrong if it failed",

@@ -26,6 +26,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="stop after N optimiser steps")
     parser.add_argument("--sample", default="auto", metavar="every|auto|N", help="which steps are looked at closely")
     parser.add_argument("--domain", default="general", metavar="DOMAIN", help="vision, llm, tabular, rl, pinn, …")
+    parser.add_argument("--all", action="store_true", help="list every check, in order or not made")
     parser.add_argument("--quiet", action="store_true", help="print no report")
     parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
     parser.add_argument("--html", metavar="FILE", help="write the report as one page")
@@ -52,12 +53,10 @@ def act(options: Namespace) -> int:
 
         save(options.json, pretty(run.to_json(done)))
     if options.html:
-        from clew.report.html import case_html
-
-        save(options.html, case_html(done.seen))
+        save(options.html, run.page(done))
     if not options.quiet:
         print()
-        show(run_page(done.seen, run.facts(done), page()))
+        show(run_page(done.seen, run.facts(done), page(), options.all))
     worse = {"fault": ("fault",), "suspect": ("fault", "suspect"), None: ()}[options.fail_on]
     if done.seen.verdict.word in worse:
         return 1

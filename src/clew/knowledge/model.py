@@ -60,11 +60,13 @@ class Row(NamedTuple):
 
 
 class Decisive(NamedTuple):
-    """An outcome in which the mechanism itself was seen: it makes a finding, whatever the priors said."""
+    """An outcome in which the mechanism itself was seen: it makes a finding, whatever the priors said, `unless` one of
+    the outcomes named there ("test=outcome") shows that it is the end of something else."""
 
     outcome: str
     cause: str
     sure: float
+    unless: tuple[str, ...] = ()
 
 
 class Test(NamedTuple):

@@ -355,7 +355,12 @@ def _scale(entry: Entry, names: tuple[str, ...]) -> Scale | None:
 
 def _decisive(entry: Entry, names: tuple[str, ...]) -> Iterator[Decisive]:
     for item in entry.tables("decisive"):
-        decisive = Decisive(item.text("outcome"), item.text("cause"), item.number("sure", 0.9, 0.5, 0.995))
+        decisive = Decisive(
+            item.text("outcome"),
+            item.text("cause"),
+            item.number("sure", 0.9, 0.5, 0.995),
+            item.words("unless", needed=False),
+        )
         if decisive.outcome not in names:
             item.fault("outcome", f"{decisive.outcome!r} is not an outcome of this test")
         item.done()
@@ -581,6 +586,11 @@ def _check_references(faults: Faults, knowledge: Knowledge) -> None:
         check("tests/", test.id, "claims", test.claims, claims, "claim")
         check("tests/", test.id, "domains", test.domains, domains, "domain")
         check("tests/", test.id, "decisive", tuple(item.cause for item in test.decisive), causes, "cause")
+        for pair in (text for item in test.decisive for text in item.unless):
+            name, _, outcome = pair.partition("=")
+            check("tests/", test.id, "decisive.unless", (name,), tests, "test")
+            if name in tests and tests[name].outcome(outcome) is None:
+                faults.add("tests/", test.id, "decisive.unless", f"{name} has no outcome {outcome!r}")
         named = [cause for row in test.rows for cause in row.causes]
         check("tests/", test.id, "likelihood", tuple(named), causes, "cause")
         for twice in sorted({cause for cause in named if named.count(cause) > 1}):

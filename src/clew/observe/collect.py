@@ -4,15 +4,13 @@ import glob
 import os
 from typing import Any, NamedTuple
 
-from clew.case.weigh import on_scale
+from clew.case.clues import answered, unclear
 from clew.errors import ClewError
 from clew.knowledge.model import Knowledge, Test
 from clew.records import exact
-from clew.records.clue import UNCLEAR, Clue
+from clew.records.clue import Clue
 from clew.records.place import Place
 from clew.records.trace import Series
-
-ORDER = {"seen": 0, "absent": 1, UNCLEAR: 2}
 
 
 class Process(NamedTuple):
@@ -80,39 +78,14 @@ def clues_of(knowledge: Knowledge, held: Process) -> list[Clue]:
 
 
 def _clue(test: Test, answer: dict[str, Any], held: Process) -> Clue:
-    rank = held.rank if held.world > 1 else None
     if "unclear" in answer:
-        return Clue(test.id, UNCLEAR, reads=(test.reads,), source=test.by, why=answer["unclear"], version=test.version)
-    measured = answer["measured"]
-    outcome = answer.get("outcome", "")
-    if not outcome and test.scale is not None and test.scale.of in measured:
-        outcome = on_scale(test.scale, float(measured[test.scale.of]))
-    known = test.outcome(outcome)
-    if known is None:
-        why = f"the instrument answered {outcome or measured!r}, which this test does not know"
-        return Clue(test.id, UNCLEAR, reads=(test.reads,), source=test.by, why=why, version=test.version)
-    where = tuple(
-        Place.from_json({**place, **({"rank": rank} if rank is not None else {})}) for place in answer["where"]
-    )
-    return Clue(
-        test=test.id,
-        outcome=outcome,
-        measured=tuple(sorted(measured.items())),
-        where=where,
-        reads=(test.reads,),
+        return unclear(test, answer["unclear"], test.by)
+    extra = {"rank": held.rank} if held.world > 1 else {}
+    return answered(
+        test,
+        tuple(sorted(answer["measured"].items())),
+        answer.get("outcome", ""),
+        where=tuple(Place.from_json({**place, **extra}) for place in answer["where"]),
+        says=answer.get("says", ""),
         source=test.by,
-        says=answer.get("says") or known.means,
-        version=test.version,
     )
-
-
-def join(knowledge: Knowledge, parts: list[list[Clue]]) -> list[Clue]:
-    """One clue per test over all ranks: what any rank saw counts, then what any found absent, then unclear."""
-    best: dict[str, tuple[int, int, Clue]] = {}
-    for rank, clues in enumerate(parts):
-        for clue in clues:
-            outcome = knowledge.tests[clue.test].outcome(clue.outcome)
-            key = (ORDER[outcome.kind if outcome else UNCLEAR], rank, clue)
-            if clue.test not in best or key[:2] < best[clue.test][:2]:
-                best[clue.test] = key
-    return [clue for _, _, clue in best.values()]

@@ -18,6 +18,7 @@ from clew.errors import ClewError
 BOOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot")
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+FROM_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends these to the command as well
 
 
 class Ended(NamedTuple):
@@ -52,6 +53,7 @@ def environment(folder: str, steps: int, sample: str) -> dict[str, str]:
     held["PYTHONPATH"] = BOOT + (os.pathsep + path if path else "")
     held["CLEW_RUN_FOLDER"] = folder
     held["CLEW_SOURCE"] = SOURCE
+    held["CLEW_CLOCK"] = repr(time.monotonic())
     held["CLEW_STEPS"] = str(steps)
     held["CLEW_SAMPLE"] = sample
     return held
@@ -71,7 +73,7 @@ def launch(
         child.send_signal(number)
 
     before: dict[int, Any] = {number: signal.signal(number, pass_on) for number in PASSED_ON}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before |= {number: signal.signal(number, signal.SIG_IGN) for number in FROM_THE_KEYBOARD}
     try:
         while True:
             try:

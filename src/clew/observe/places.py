@@ -23,6 +23,7 @@ _OTHERS = tuple(
     )
 )
 _known: dict[str, bool] = {}
+_places: dict[tuple[str, int, str], Place] = {}
 
 
 def is_users(file: str) -> bool:
@@ -36,19 +37,32 @@ def is_users(file: str) -> bool:
 
 
 def users_place(depth: int = 1) -> Place | None:
-    """The innermost line of the user's code on the stack."""
+    """The innermost line of the user's code on the stack. Asked several times a step: what is known is looked up."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
-        if is_users(code.co_filename):
-            symbol = code.co_qualname
-            return Place(shown(code.co_filename), frame.f_lineno, symbol=None if symbol == "<module>" else symbol)
+        file = code.co_filename
+        users = _known.get(file)
+        if users is None:
+            users = is_users(file)
+        if users:
+            key = (file, frame.f_lineno, code.co_qualname)
+            return _places.get(key) or _new_place(*key)
         frame = frame.f_back
     return None
+
+
+def _new_place(file: str, line: int, symbol: str) -> Place:
+    place = Place(shown(file), line, symbol=None if symbol == "<module>" else symbol)
+    _places[file, line, symbol] = place
+    return place
 
 
 def shown(file: str) -> str:
     """The path as a person would write it: relative where it is below the working folder."""
     path = os.path.abspath(file)
-    here = os.getcwd() + os.sep
+    try:
+        here = os.getcwd() + os.sep
+    except OSError:
+        return path  # the working folder has been removed
     return path[len(here) :] if path.startswith(here) else path

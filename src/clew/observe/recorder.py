@@ -7,8 +7,10 @@ event costs a few counters and nothing waits for the device.
 from __future__ import annotations
 
 import os
+import sys
 import time
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from clew.observe.places import users_place
@@ -21,8 +23,16 @@ if TYPE_CHECKING:
 
 DENSE = 10
 SPARSEST = 200
-HELD_LOSSES = 64
+HELD_LOSSES = 256  # more than the steps between two samples, so that nothing waits for the device between them
 CHECKPOINT_SECONDS = 3.0
+
+
+Listener = tuple[Watch, Callable[[Any], None]]
+
+
+def between(listeners: list[Listener]) -> list[Listener]:
+    """Those that want to be told between sampled steps too."""
+    return [held for held in listeners if not getattr(held[1], "when_sampled", False)]
 
 
 class Recorder:
@@ -37,11 +47,12 @@ class Recorder:
         self.next_sample = 0
         self.sampled = True
         self.busy = False  # True while clew itself calls torch: hooks then stay silent
+        self.shield: Callable[[], Any] | None = None  # keeps clew's own calls out of the script's function modes
+        self.rank: tuple[int, int] | None = None
+        self.also_write: Callable[[], None] | None = None
         self.stream = Stream(os.path.join(folder, f"trace-{self.pid}.jsonl"))
         self.answers_path = os.path.join(folder, f"answers-{self.pid}.json")
         self.broken: dict[str, str] = {}
-        self.watches = [watch(self) for watch in watches]
-        self._listeners = {name: self._listening(name) for name in EVENTS}
         self.models: list[weakref.ref[Any]] = []
         self._model_numbers: dict[int, int] = {}
         self.optimizers: list[weakref.ref[Any]] = []
@@ -51,36 +62,52 @@ class Recorder:
         self._losses: list[tuple[int, Any]] = []
         self._last_checkpoint = time.monotonic()
         self.started = time.monotonic()
+        self.watches: list[Watch] = []
+        for watch in watches:
+            try:
+                self.watches.append(watch(self))
+            except Exception as error:  # noqa: BLE001  # one that cannot even begin is named like one that fails later
+                self.broken[watch.test] = failure(error)
+        self._listeners = {name: self._listening(name) for name in EVENTS}
+        self._between = {name: between(listeners) for name, listeners in self._listeners.items()}
 
     # --- telling the watches
 
-    def _listening(self, name: str) -> list[Watch]:
+    def _listening(self, name: str) -> list[Listener]:
         plain = getattr(Watch, name)
-        return [watch for watch in self.watches if getattr(type(watch), name) is not plain]
+        return [(watch, getattr(watch, name)) for watch in self.watches if getattr(type(watch), name) is not plain]
 
-    def wants(self, name: str) -> bool:
-        return bool(self._listeners[name])
+    def wants(self, name: str, sampled: bool = True) -> bool:
+        return bool((self._listeners if sampled else self._between)[name])
 
-    def tell(self, name: str, event: Any) -> None:
+    def tell(self, name: str, event: Any, sampled: bool = True) -> None:
         """Give an event to every watch that follows it. A watch that fails is switched off and says why."""
-        listeners = self._listeners[name]
+        listeners = (self._listeners if sampled else self._between)[name]
         if not listeners:
             return
+        shield = self.shield() if self.shield is not None else None
+        if shield is not None:
+            with shield:
+                self._tell(listeners, event)
+        else:
+            self._tell(listeners, event)
+
+    def _tell(self, listeners: list[Listener], event: Any) -> None:
         self.busy = True
         try:
-            for watch in listeners[:]:
+            for watch, method in listeners:
                 try:
-                    getattr(watch, name)(event)
+                    method(event)
                 except Exception as error:  # noqa: BLE001  # whatever an instrument does wrong, the run goes on
                     self._switch_off(watch, error)
         finally:
             self.busy = False
 
     def _switch_off(self, watch: Watch, error: Exception) -> None:
-        self.broken[watch.test] = f"its instrument failed: {type(error).__name__}: {error}"
-        for listeners in self._listeners.values():
-            if watch in listeners:
-                listeners.remove(watch)
+        self.broken[watch.test] = failure(error)
+        for name, listeners in self._listeners.items():
+            self._listeners[name] = [held for held in listeners if held[0] is not watch]
+            self._between[name] = between(self._listeners[name])
 
     # --- what watches may ask
 
@@ -140,25 +167,32 @@ class Recorder:
             self.tell("judged", held._replace(backward=backward and held.grad))
 
     def loss_backed(self, loss: Any) -> None:
-        """Remember a loss without waiting for it."""
-        if loss.numel() == 1:
-            self._losses.append((self.step, loss.detach()))
-            if self.sampled or len(self._losses) >= HELD_LOSSES:
-                self.flush_losses()
+        """Remember a loss, without waiting for it where that takes time."""
+        if loss.numel() != 1 or loss.is_meta:
+            return
+        if loss.is_cpu:
+            self.record("loss", loss.item())
+            return
+        self._losses.append((self.step, loss.detach().clone()))  # the script may change its own in place
+        if self.sampled or len(self._losses) >= HELD_LOSSES:
+            self.flush_losses()
 
     def flush_losses(self) -> None:
         held, self._losses = self._losses, []
-        for step, loss in held:
-            self.record("loss", float(loss), step=step)
+        if held:
+            for (step, _), value in zip(held, values_of([loss for _, loss in held]), strict=True):
+                self.record("loss", value, step=step)
 
     def step_done(self) -> None:
         """One optimiser step more. Returns normally, or stops the run when enough steps were seen."""
         self.step += 1
+        if self.rank is None:
+            self.rank = _rank()
         if self.sampled:
             self.next_sample = self._following(self.step - 1)
         self.sampled = self.step >= self.next_sample
-        if self.sampled or time.monotonic() - self._last_checkpoint > CHECKPOINT_SECONDS:
-            self.checkpoint_if_due()
+        if self.step == DENSE or time.monotonic() - self._last_checkpoint > CHECKPOINT_SECONDS:
+            self.checkpoint()
 
     def _following(self, step: int) -> int:
         if self.sample == "every":
@@ -167,22 +201,21 @@ class Recorder:
             return step + int(self.sample)
         return step + 1 if step + 1 < DENSE else step + min(max(step // 2, 1), SPARSEST)
 
-    def checkpoint_if_due(self) -> None:
-        if time.monotonic() - self._last_checkpoint > CHECKPOINT_SECONDS:
-            self.checkpoint()
-
     def checkpoint(self, final: bool = False) -> None:
         """Write down everything seen so far, so that a killed run keeps it."""
         self.flush_losses()
         self.stream.flush()
         self._last_checkpoint = time.monotonic()
         self.stream.whole(self.answers_path, {"final": final, **self.summary(), "answers": self.answers()})
+        if self.also_write is not None:
+            self.also_write()
 
     def summary(self) -> dict[str, Any]:
+        rank, world = self.rank or _rank()
         return {
             "pid": self.pid,
-            "rank": int(os.environ.get("RANK", "0") or 0),
-            "world": int(os.environ.get("WORLD_SIZE", "1") or 1),
+            "rank": rank,
+            "world": world,
             "steps": self.step,
             "seconds": time.monotonic() - self.started,
             "models": len(self.models),
@@ -193,7 +226,11 @@ class Recorder:
         """What every watch says, as plain values."""
         self.busy = True
         try:
-            return [self._answer(watch) for watch in self.watches]
+            never = set(self.broken) - {watch.test for watch in self.watches}
+            return [
+                *(self._answer(watch) for watch in self.watches),
+                *({"test": test, "unclear": self.broken[test]} for test in sorted(never)),
+            ]
         finally:
             self.busy = False
 
@@ -205,7 +242,7 @@ class Recorder:
             try:
                 answer = watch.read()
             except Exception as error:  # noqa: BLE001  # as above: it is said, and the run goes on
-                answer = Unclear(f"its instrument failed: {type(error).__name__}: {error}")
+                answer = Unclear(failure(error))
         table: dict[str, Any] = {"test": watch.test}
         if isinstance(answer, Unclear):
             table["unclear"] = answer.why
@@ -216,6 +253,30 @@ class Recorder:
             table["outcome"] = answer.outcome
             table["says"] = answer.says
         return table
+
+
+def failure(error: Exception) -> str:
+    return f"its instrument failed: {type(error).__name__}: {error}"
+
+
+def values_of(scalars: list[Any]) -> list[float]:
+    """The values of one-element tensors; those of one device and kind wait for it together, once."""
+    import torch
+
+    if len({(scalar.device, scalar.dtype) for scalar in scalars}) == 1:
+        return [float(value) for value in torch.stack([scalar.reshape(()) for scalar in scalars]).tolist()]
+    return [float(scalar) for scalar in scalars]
+
+
+def _rank() -> tuple[int, int]:
+    """Which process of how many, as torch.distributed or the launcher says."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    try:
+        return int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
+    except ValueError:
+        return 0, 1
 
 
 __all__ = ["Reading", "Recorder"]

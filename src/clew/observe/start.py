@@ -7,16 +7,22 @@ download helper) costs next to nothing.
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib
 import importlib.abc
 import importlib.util
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType
+from typing import Any, NoReturn
+
+from clew.observe.output import OutputCopy
+from clew.observe.patches import unframe
 
 WAITED_FOR = ("torch", "sklearn", "pandas", "imblearn")
 
@@ -26,24 +32,36 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
     def __init__(self, names: Sequence[str], done: Callable[[str, ModuleType], None]) -> None:
         self.waiting = set(names)
+        self.asking: set[str] = set()
         self.done = done
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Also asked by scripts that only want to know whether a module is there: it may not be imported yet."""
         del path, target
-        if name not in self.waiting:
+        if name not in self.waiting or name in self.asking:
             return None
-        self.waiting.discard(name)
-        spec = importlib.util.find_spec(name)
+        self.asking.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.asking.discard(name)
         if spec is None or spec.loader is None:
-            self.waiting.add(name)
             return spec
-        run = spec.loader.exec_module
+        loader: Any = spec.loader
+        run = loader.exec_module
 
         def run_and_tell(module: ModuleType) -> None:
-            run(module)
-            self.done(name, module)
+            loader.exec_module = run
+            try:
+                run(module)
+            except BaseException as error:
+                unframe(error)
+                raise
+            if name in self.waiting:
+                self.waiting.discard(name)
+                self.done(name, module)
 
-        spec.loader.exec_module = run_and_tell  # type: ignore[method-assign]  # this loader serves this module only
+        loader.exec_module = run_and_tell
         return spec
 
 
@@ -53,14 +71,18 @@ class Session:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.pid = os.getpid()
+        self.forked = False
         self.recorder: Any = None
-        self.started = time.monotonic()
+        self.started = float(os.environ.get("CLEW_CLOCK") or time.monotonic())  # one clock for all processes
+        self.copy = OutputCopy(os.path.join(folder, "output.jsonl"), self.started)
 
     def imported(self, name: str, module: ModuleType) -> None:
         try:
             if name == "torch":
                 self._watch_torch()
-            elif self.recorder is not None or name != "torch":
+                atexit.register(self.end)  # before torch takes itself apart
+                os.register_at_fork(after_in_child=self.in_child)
+            else:
                 self._provenance(name, module)
         except Exception as error:  # noqa: BLE001  # said in the report; the script goes on unobserved
             self.trouble(f"could not observe {name}: {type(error).__name__}: {error}")
@@ -75,8 +97,18 @@ class Session:
             self.trouble(sentence)
         limit = int(os.environ.get("CLEW_STEPS", "0") or 0)
         self.recorder = Recorder(self.folder, watches, os.environ.get("CLEW_SAMPLE", "auto"), limit)
-        Hooks(self.recorder, self.stop).install()
-        atexit.register(self.end)
+        self.recorder.also_write = self.write_sources
+        Hooks(self.recorder, self.stop, self.trouble).install()
+
+    def in_child(self) -> None:
+        """A forked process that may train (a worker of a DataLoader never does) is observed afresh."""
+        self.pid, self.forked, self.recorder = os.getpid(), True, None
+        self.copy.begin_anew()
+        if not _forked_by_a_loader():
+            try:
+                self._watch_torch()
+            except Exception as error:  # noqa: BLE001  # as above
+                self.trouble(f"could not observe a forked process: {type(error).__name__}: {error}")
 
     def _provenance(self, name: str, module: ModuleType) -> None:
         try:
@@ -88,43 +120,85 @@ class Session:
     def stop(self) -> None:
         """Enough steps were seen: end the script as if it had called sys.exit; if it will not, end it outright."""
         recorder = self.recorder
+        if recorder is None:
+            return
         if recorder.step > recorder.limit:
-            self.end()
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in (sys.stdout, sys.stderr):
+                if stream is not None and not stream.closed:
+                    stream.flush()
             os._exit(0)
         with open(os.path.join(self.folder, "stopped"), "w", encoding="ascii") as file:
             file.write(str(recorder.step))
         raise SystemExit(0)
 
     def end(self) -> None:
-        if self.recorder is None or os.getpid() != self.pid:
+        """The process is about to end: write everything down."""
+        if os.getpid() != self.pid:
             return
+        recorder, self.recorder = self.recorder, None
         try:
-            self.recorder.settle(False)
-            self.recorder.checkpoint(final=True)
+            self.copy.flush()
+            self.write_sources()
+            if recorder is not None and (recorder.step or not self.forked):
+                recorder.settle(False)
+                recorder.checkpoint(final=True)
         except Exception as error:  # noqa: BLE001  # the run is over; what could not be written is said
             self.trouble(f"could not write what was seen: {type(error).__name__}: {error}")
 
+    def write_sources(self) -> None:
+        """Which of the user's own files were imported."""
+        from clew.observe.places import is_users
+
+        modules = [module for module in list(sys.modules.values()) if issubclass(type(module), ModuleType)]
+        # by way of object: some modules import themselves when they are asked for anything
+        files = {str(object.__getattribute__(module, "__dict__").get("__file__")) for module in modules}
+        own = sorted(os.path.abspath(file) for file in files if file.endswith(".py") and is_users(file))
+        if own:
+            path = os.path.join(self.folder, f"sources-{self.pid}")
+            with (
+                suppress(OSError),
+                open(path, "w", encoding="utf-8", errors="surrogateescape") as file,
+            ):
+                file.write("\n".join(own) + "\n")
+
     def trouble(self, sentence: str) -> None:
-        with open(os.path.join(self.folder, f"trouble-{os.getpid()}.txt"), "a", encoding="utf-8") as file:
-            file.write(sentence + "\n")
+        with (
+            suppress(OSError),
+            open(os.path.join(self.folder, f"trouble-{os.getpid()}.txt"), "a", encoding="utf-8") as file,
+        ):
+            file.write(" ".join(sentence.split()) + "\n")
+
+
+def _forked_by_a_loader() -> bool:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(os.path.join("torch", "utils", "data", "dataloader.py")):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def begin(folder: str) -> Session:
     """Called once per process, before the script's first import."""
     session = Session(folder)
     sys.meta_path.insert(0, AfterImport(WAITED_FOR, session.imported))
-    _copy_output(session)
+    for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
+        if stream is not None:
+            session.copy.attach(name, stream)
+    atexit.register(session.end)
+    _leave_in_order(session)
     return session
 
 
-def _copy_output(session: Session) -> None:
-    """Keep a copy of what is printed. The streams stay the same objects; only their write is wrapped."""
-    from clew.observe.output import OutputCopy
+def _leave_in_order(session: Session) -> None:
+    """`os._exit` runs no exit functions; forked processes end with it too. Not for other threads: they may call it
+    because the main one hangs."""
+    leave = os._exit
 
-    copy = OutputCopy(os.path.join(session.folder, "output.jsonl"), session.started)
-    for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
-        if stream is not None:
-            copy.attach(name, stream)
-    atexit.register(copy.flush)
+    @functools.wraps(leave)
+    def _exit(status: int) -> NoReturn:
+        if threading.current_thread() is threading.main_thread():
+            session.end()
+        leave(status)
+
+    os._exit = _exit

@@ -12,11 +12,22 @@ class Stream:
     def __init__(self, path: str) -> None:
         self.path = path
         self._lines: list[str] = []
+        self._heads: dict[tuple[str, str], str] = {}
 
     def number(self, name: str, of: str, step: int, value: float) -> None:
-        self._lines.append(exact.dumps([name, of, step, float(value)]))
+        """Called at every step, so the line is put together from parts; the text is that of `exact.dumps`."""
+        value = float(value)
+        if value - value == 0.0:
+            head = self._heads.get((name, of)) or self._head(name, of)
+            self._lines.append(f"{head}{step},{value!r}]")
+        else:
+            self._lines.append(exact.dumps([name, of, step, value]))
         if len(self._lines) >= BUFFERED:
             self.flush()
+
+    def _head(self, name: str, of: str) -> str:
+        head = self._heads[name, of] = exact.dumps([name, of])[:-1] + ","
+        return head
 
     def flush(self) -> None:
         if not self._lines:

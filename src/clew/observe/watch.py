@@ -10,7 +10,7 @@ an instrument.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from clew.records.clue import Reading, Unclear, Value
 from clew.records.place import Place
@@ -59,6 +59,7 @@ class Batch(NamedTuple):
     step: int  # optimiser steps done so far
     sampled: bool
     place: Place | None
+    source: Any = None  # the loader's iterator
 
 
 class Forward(NamedTuple):
@@ -178,6 +179,16 @@ class Judged(NamedTuple):
     loader: int | None  # the loader whose batch came last before the call
     step: int
     place: Place | None
+
+
+Handler = TypeVar("Handler")
+
+
+def when_sampled(handler: Handler) -> Handler:
+    """Marks a handler that has nothing to do between sampled steps: it is then not called there, which is far cheaper
+    than to return at once. For events that say whether they are sampled."""
+    handler.when_sampled = True  # type: ignore[attr-defined]  # a plain function takes any attribute
+    return handler
 
 
 class Watch:

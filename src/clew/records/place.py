@@ -39,8 +39,11 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         parts = []
         if self.file is not None:
-            parts.append(f"{self.file}:{self.line}" if self.line is not None else self.file)
-        named = {name: getattr(self, name) for name in ("symbol", "module", "parameter", "run", "axis")}
+            place = f"{self.file}:{self.line}" if self.line is not None else self.file
+            parts.append(f"{place} in {self.symbol}" if self.symbol else place)
+        elif self.symbol:
+            parts.append(self.symbol)
+        named = {name: getattr(self, name) for name in ("module", "parameter", "run", "axis")}
         parts += [f"{name} {value}" for name, value in named.items() if value is not None]
         if self.step is not None:
             parts.append(f"step {self.step}" if self.last_step is None else f"steps {self.step}–{self.last_step}")

@@ -24,7 +24,7 @@ class RunFacts(NamedTuple):
     troubles: tuple[str, ...] = ()
 
 
-def run_page(seen: CaseView, facts: RunFacts, page: Page) -> Page:
+def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = False) -> Page:
     ranks = f", {facts.processes} processes" if facts.processes > 1 else ""
     ended = f", exit {facts.status}" if facts.status else ""
     page.line(page.paint("─" * min(page.columns, 80), DIM))
@@ -39,7 +39,7 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page) -> Page:
     elif verdict.word in ("suspect", "fault"):
         _hypotheses(seen, page)
         next_tests(seen, page, most=2)
-    _checked(seen, page)
+    _checked(seen, page, everything)
     for trouble in facts.troubles:
         page.say(trouble, 2, "! ")
     page.line()
@@ -51,7 +51,7 @@ def _findings(seen: CaseView, page: Page) -> None:
     for finding in seen.weighing.findings:
         cause = seen.knowledge.causes[finding.cause]
         page.line()
-        place = f"{finding.where[0]}  " if finding.where else ""
+        place = f"{finding.where[0]}: " if finding.where else ""
         sure = f"{percent(finding.credence)}, {word(round(finding.credence, 2))}"
         page.say(f"{place}{finding.cause} ({sure})", 0, "", BOLD)
         if finding.where:
@@ -99,7 +99,7 @@ def _hypotheses(seen: CaseView, page: Page) -> None:
         page.say(cause.refute, 9, "wrong if: ", DIM)
 
 
-def _checked(seen: CaseView, page: Page) -> None:
+def _checked(seen: CaseView, page: Page, everything: bool) -> None:
     """Everything that was looked at, by how it came out."""
     groups: dict[str, list[str]] = {"seen": [], "absent": [], "unclear": []}
     found = {index for finding in seen.weighing.findings for index in finding.clues}
@@ -118,9 +118,14 @@ def _checked(seen: CaseView, page: Page) -> None:
         page.head("Also seen")
         for text in groups["seen"]:
             page.say(text, 2, "- ")
-    if groups["absent"]:
+    if everything and groups["absent"]:
         page.head(f"In order ({len(groups['absent'])})")
         page.say(", ".join(groups["absent"]), 2, "", DIM)
-    if groups["unclear"]:
+    if everything and groups["unclear"]:
         page.head(f"Not observed ({len(groups['unclear'])})")
-        page.say("; ".join(groups["unclear"]), 2, "", DIM)
+        for text in groups["unclear"]:
+            page.say(text, 2, "- ", DIM)
+    if not everything:
+        page.line()
+        counts = f"{len(groups['absent'])} checks in order, {len(groups['unclear'])} could not be made"
+        page.say(f"{counts}; --all lists them with the reasons.", 0, "", DIM)

@@ -1,0 +1,40 @@
+"""`clew log`: symptoms in a log that somebody else made."""
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from clew.app import logs
+from clew.cli import complete
+from clew.cli.output import page, save, show
+from clew.errors import ClewError
+from clew.report.log_page import log_page
+
+
+def arguments(parser: ArgumentParser, _: str = "") -> None:
+    words = "printed lines, JSONL, CSV, trainer_state.json, TensorBoard event files, or a folder of these"
+    parser.add_argument("files", nargs="+", metavar="FILE", help=words)
+    domain: Any = parser.add_argument(
+        "--domain", default="general", metavar="DOMAIN", help="vision, llm, tabular, rl, pinn, … (general)"
+    )
+    domain.completer = complete.domains
+    words = "how many classes the model tells apart: gives guessing its loss and its accuracy"
+    parser.add_argument("--classes", type=int, default=0, metavar="N", help=words)
+    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    parser.add_argument("--html", metavar="FILE", help="write the report as one page")
+    parser.set_defaults(act=act)
+
+
+def act(options: Namespace) -> int:
+    if options.classes < 0 or options.classes == 1:
+        raise ClewError(f"--classes takes a number of classes, two or more, not {options.classes}.")
+    done = logs.read(options.files, options.domain, options.classes)
+    if options.json:
+        from clew.records.exact import pretty
+
+        save(options.json, pretty(logs.to_json(done)))
+    if options.html:
+        from clew.report.html import case_html
+
+        save(options.html, case_html(done.seen))
+    show(log_page(done.seen, logs.facts(done), page()))
+    return 1 if done.seen.verdict.word in ("fault", "suspect") else 0

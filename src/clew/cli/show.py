@@ -1,0 +1,200 @@
+"""`clew show`: one run, with what it printed, its metrics, its code and its report."""
+
+import math
+import re
+import sys
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from clew.app import runs
+from clew.archive.files import Damage
+from clew.archive.model import OUTPUT
+from clew.cli.output import page, save, show
+from clew.cli.runs import COLOURS, plain, run_argument, size
+from clew.records.place import Place
+from clew.records.trace import Series
+from clew.report.text import BOLD, DIM, YELLOW, Page, number, percent, seconds
+
+METRIC_ROWS = 12
+POINTS = 16
+CONTROLS = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def arguments(parser: ArgumentParser, _: str = "") -> None:
+    run_argument(parser)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--output", action="store_true", help="what it printed")
+    what.add_argument("--metrics", metavar="NAME", help="one quantity by step; NAME/PART for one module or parameter")
+    what.add_argument("--code", nargs="?", const="", metavar="FILE", help="the source files it used, or one of them")
+    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    parser.add_argument("--html", metavar="FILE", help="write its HTML report")
+    parser.set_defaults(act=act)
+
+
+def act(options: Namespace) -> int:
+    if options.html:
+        save(options.html, runs.page(options.run))
+    if options.output:
+        return _output(options.run)
+    if options.metrics is not None:
+        show(_series_page(runs.series(options.run, options.metrics), page()))
+        return 0
+    if options.code:
+        _, text = runs.source(options.run, options.code)
+        sys.stdout.write(_harmless(text))
+        return 0
+    inside = runs.look(options.run)
+    if options.json:
+        from clew.records.exact import pretty
+
+        save(options.json, pretty(runs.look_json(inside)))
+    if options.code is not None:
+        show(_code_page(inside, page()))
+        return 0
+    show(run_page(inside, page()))
+    return 1 if inside.record.verdict in ("fault", "suspect") else 0
+
+
+def _output(name: str) -> int:
+    """As it was printed, both streams together. A terminal gets its colours, and nothing else that could move it."""
+    damage = Damage()
+    for said in runs.printed(name, damage):
+        sys.stdout.write(_harmless(said.text))
+    for remark in damage.remarks(OUTPUT):
+        print(f"clew: {remark}", file=sys.stderr)
+    return 0
+
+
+def _harmless(text: str) -> str:
+    if not sys.stdout.isatty():
+        return text
+    return CONTROLS.sub(lambda found: found[0] if found[0].endswith("m") and len(found[0]) > 1 else "�", text)
+
+
+def run_page(inside: runs.Inside, made: Page) -> Page:
+    _heading(inside, made)
+    _causes(inside.report, made)
+    _numbers(inside, made)
+    _printed(inside, made)
+    _setting(inside, made)
+    for remark in inside.remarks:
+        made.say(remark, 0, "Note: ", YELLOW)
+    return made
+
+
+def _heading(inside: runs.Inside, made: Page) -> None:
+    record = inside.record
+    made.say(" ".join(record.command), 0, "", BOLD)
+    end = record.end
+    parts = [f"run {record.run.id}", f"started {record.started[:16].replace('T', ' ')} UTC"]
+    parts += [f"{end.steps} steps"] if end else []
+    parts += [seconds(inside.seconds), (end.says if end else record.state) or record.state]
+    made.say(" · ".join(part for part in parts if part), 0, "", DIM)
+    if record.rerun_of:
+        made.say(f"a rerun of {record.rerun_of}", 0, "", DIM)
+    if record.labels:
+        made.say(", ".join(f"{name} {number(value)}" for name, value in record.labels), 0, "", DIM)
+    if record.state == "interrupted":
+        made.say("It was cut off: everything up to the last flush is here.", 0, "", YELLOW)
+    if record.verdict:
+        made.line()
+        made.line(record.verdict.upper(), COLOURS.get(record.verdict, BOLD), BOLD)
+
+
+def _causes(report: dict[str, Any] | None, made: Page) -> None:
+    """The leading causes as the report has them, findings first."""
+    if report is None:
+        return
+    rows = [row for row in _rows(report.get("causes")) if isinstance(row.get("credence"), int | float)]
+    findings = [row for row in rows if row.get("kind") == "finding"]
+    if chosen := findings or rows[:3]:
+        made.head("Found" if findings else "What it may be")
+    for row in chosen:
+        places = "; ".join(str(Place.from_json(place)) for place in _rows(row.get("where")))
+        says = f"{row.get('id', '')}{f' at {places}' if places else ''}: {row.get('says', '')}"
+        made.say(says, 2, f"{percent(row['credence']):>5}  ")
+
+
+def _rows(value: object) -> list[dict[str, Any]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def _numbers(inside: runs.Inside, made: Page) -> None:
+    made.head("Metrics, last value")
+    held = [item for item in inside.metrics.series.values() if item.steps]
+    own = [item for item in held if not item.of]
+    if not held:
+        made.say("none were recorded", 2, "", DIM)
+    width = max((len(item.name) for item in own[:METRIC_ROWS]), default=0)
+    for item in own[:METRIC_ROWS]:
+        points = f"{len(item.steps)} point{'s' * (len(item.steps) != 1)}"
+        made.line(f"  {plain(item.name):<{width}}  {number(item.values[-1]):>10}  at step {item.steps[-1]}, {points}")
+    rest = len(held) - min(len(own), METRIC_ROWS)
+    if rest:
+        names = list(dict.fromkeys(item.name for item in held if item.of or item not in own[:METRIC_ROWS]))
+        made.say(f"{rest} more: {', '.join(names[:8])}{' …' if len(names) > 8 else ''}", 2, "", DIM)
+    if len(inside.metrics.processes) > 1:
+        made.say(f"recorded by {len(inside.metrics.processes)} processes", 2, "", DIM)
+
+
+def _printed(inside: runs.Inside, made: Page) -> None:
+    made.head("Last lines it printed")
+    if not inside.tail:
+        made.say("nothing was kept", 2, "", DIM)
+    for line in inside.tail:
+        # A progress bar writes over its line again and again: what stood there last is what a person saw.
+        text = plain(CONTROLS.sub("", line.rstrip("\r").rpartition("\r")[2]))
+        made.line(f"  {text if len(text) <= made.columns - 2 else text[: made.columns - 3] + '…'}")
+
+
+def _setting(inside: runs.Inside, made: Page) -> None:
+    record, git = inside.record, inside.record.git
+    made.head("Surroundings")
+    made.say(f"{record.python}, {record.platform}, {', '.join(record.gpus) or 'no GPU seen'}", 2)
+    made.say(", ".join(f"{name} {version}" for name, version in record.packages) or "no packages recorded", 2)
+    if record.environment:
+        made.say(", ".join(f"{name}={value}" for name, value in record.environment), 2)
+    if git.commit:
+        changes = "with uncommitted changes" if git.dirty else "nothing uncommitted"
+        made.say(f"commit {git.commit[:12]} on {git.branch or 'no branch'}, {changes}", 2)
+    elif git.why:
+        made.say(git.why, 2, "", DIM)
+    total = sum(item.size for item in inside.code)
+    files = f"{len(inside.code)} source files, {size(total)} (--code lists them)" if inside.code else "no code kept"
+    made.say(f"{files}; in {record.cwd}", 2)
+    made.say(f"kept in {record.run.folder}", 2, "", DIM)
+
+
+def _code_page(inside: runs.Inside, made: Page) -> Page:
+    if not inside.code:
+        made.say("No source file of this run was kept.")
+    for item in sorted(inside.code, key=lambda item: item.path):
+        note = "  (changed while it ran)" if item.changed else ""
+        made.line(f"{item.digest[:12]}  {size(item.size):>9}  {plain(item.path)}{note}")
+    return made
+
+
+def _series_page(found: list[Series], made: Page) -> Page:
+    several = len(found) > 4
+    for item in found:
+        made.head(f"{plain(item.name)}{f' of {plain(item.of)}' if item.of else ''}")
+        finite = [value for value in item.values if math.isfinite(value)]
+        odd = len(item.values) - len(finite)
+        parts = [f"{len(item.values)} points", f"last {number(item.values[-1])}" if item.values else ""]
+        parts += [f"least {number(min(finite))}", f"most {number(max(finite))}"] if finite else []
+        parts += [f"{odd} not finite, first at step {_first_odd(item)}"] if odd else []
+        made.say(", ".join(part for part in parts if part), 2, "", DIM)
+        for index in [] if several else _spread(len(item.values)):
+            made.line(f"  {item.steps[index]:>10}  {number(item.values[index])}")
+    return made
+
+
+def _first_odd(item: Series) -> int:
+    return next(step for step, value in zip(item.steps, item.values, strict=True) if not math.isfinite(value))
+
+
+def _spread(count: int) -> list[int]:
+    """Some indices from the first to the last, evenly apart."""
+    if count <= POINTS:
+        return list(range(count))
+    return [round(index * (count - 1) / (POINTS - 1)) for index in range(POINTS)]

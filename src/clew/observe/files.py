@@ -1,0 +1,114 @@
+"""Which data files the script opens, for the report: path, way, size and time, as they were when first opened.
+
+An audit hook sees every open, also those of numpy, torch, PIL and the standard library. It cannot be taken off again,
+so it is set once per process and looks at nothing but the names of files.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from typing import Any, NamedTuple
+
+from clew.observe.places import is_users, users_place
+from clew.records.place import Place
+
+MOST = 500
+OF_ONE_KIND = 100  # so that a folder of images leaves room for the rest
+ENDINGS = frozenset(
+    ".npy .npz .pt .pth .pkl .pickle .joblib .parquet .feather .arrow .h5 .hdf5 .csv .tsv .json .jsonl .txt .mat .bin "
+    ".safetensors .png .jpg .jpeg .wav .gz .zip .xlsx .db".split()
+)
+
+
+class Opened(NamedTuple):
+    path: str
+    written: bool  # whether the first open was for writing
+    size: int
+    modified: float  # seconds since 1970 when it was first opened; 0 for a file that was not there
+    place: Place | None
+
+
+class _Files:
+    def __init__(self) -> None:
+        self.opened: dict[str, Opened] = {}
+        self.rewritten: set[str] = set()
+        self.kinds: Counter[str] = Counter()
+        self.on = False
+        self.busy = False
+        self.process = os.getpid()
+        self.own = os.environ.get("CLEW_RUN_FOLDER", "")
+
+
+_files = _Files()
+
+
+def install(recorder: Any = None) -> None:
+    """Begin to note files. `recorder` may come later than the first files, so nothing of it is needed."""
+    del recorder
+    _files.process = os.getpid()
+    if not _files.on:
+        _files.on = True
+        sys.addaudithook(_audit)
+
+
+def opened() -> list[Opened]:
+    """The data files opened so far, in order."""
+    return list(_files.opened.values())
+
+
+def rewritten(path: str) -> bool:
+    """Whether a file was opened for writing at any time in this run."""
+    return path in _files.rewritten
+
+
+def forget() -> None:
+    _files.opened.clear()
+    _files.rewritten.clear()
+    _files.kinds.clear()
+
+
+def _audit(event: str, args: tuple[Any, ...]) -> None:
+    if event != "open" or _files.busy:
+        return
+    path = args[0]
+    if not isinstance(path, str | bytes | os.PathLike):
+        return
+    _files.busy = True
+    try:
+        _note(os.fsdecode(path), args[1], args[2])
+    except Exception:  # noqa: BLE001, S110  # an error here would make the script's own open fail
+        pass
+    finally:
+        _files.busy = False
+
+
+def _note(path: str, mode: Any, flags: Any) -> None:
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in ENDINGS or os.getpid() != _files.process:
+        return
+    path = os.path.abspath(path)
+    writes = any(sign in mode for sign in "wax+") if isinstance(mode, str) else _for_writing(flags)
+    if path in _files.opened:
+        if writes:
+            _files.rewritten.add(path)
+        return
+    if len(_files.opened) >= MOST or _files.kinds[ending] >= OF_ONE_KIND:
+        return
+    place = users_place()
+    if place is None or not is_users(path) or (_files.own and path.startswith(_files.own)):
+        return
+    _files.kinds[ending] += 1
+    if writes:
+        _files.rewritten.add(path)
+    try:
+        held = os.stat(path)
+        size, modified = held.st_size, held.st_mtime
+    except OSError:
+        size, modified = 0, 0.0
+    _files.opened[path] = Opened(path, writes, size, modified, place)
+
+
+def _for_writing(flags: Any) -> bool:
+    return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR))

@@ -1,0 +1,87 @@
+"""Replacing functions of a library so that the script does not notice: neither in a traceback, nor in the place of a
+warning, nor when it pickles them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple
+
+HIDDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "importlib_bootstrap_hooks.py")
+"""The file name that replacements carry. When `warnings` counts up to the caller's line it steps over frames whose file
+name has both "importlib" and "_bootstrap" in it, so a warning still names the line of the script."""
+
+_NONE = object()
+
+
+class Patch(NamedTuple):
+    owner: Any
+    name: str
+    original: Any  # _NONE when the owner had it by inheritance
+    replacement: Any
+
+
+class Patches:
+    """Everything that was replaced, which can be put back for a while or for good."""
+
+    def __init__(self) -> None:
+        self._held: list[Patch] = []
+        self._off = 0
+
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Replace `owner.name` by `make(it)`; a missing name is left alone: versions differ."""
+        inherited = getattr(owner, name, None)
+        if inherited is None:
+            return
+        original = vars(owner).get(name, _NONE)
+        replacement = make(inherited)
+        functools.update_wrapper(replacement, inherited)
+        if isinstance(owner, ModuleType):
+            replacement.__module__, replacement.__qualname__ = owner.__name__, name
+        else:
+            replacement.__module__, replacement.__qualname__ = owner.__module__, f"{owner.__qualname__}.{name}"
+        hide(replacement)
+        self._held.append(Patch(owner, name, original, replacement))
+        if not self._off:
+            setattr(owner, name, replacement)
+
+    def remove(self) -> None:
+        self._put_back()
+        self._held.clear()
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """The library as it was, for the length of a block."""
+        self._off += 1
+        if self._off == 1:
+            self._put_back()
+        try:
+            yield
+        finally:
+            self._off -= 1
+            if not self._off:
+                for held in self._held:
+                    setattr(held.owner, held.name, held.replacement)
+
+    def _put_back(self) -> None:
+        for held in reversed(self._held):
+            if held.original is not _NONE:
+                setattr(held.owner, held.name, held.original)
+            elif held.name in vars(held.owner):
+                delattr(held.owner, held.name)
+
+
+def hide(function: Any) -> Any:
+    function.__code__ = function.__code__.replace(co_filename=HIDDEN)
+    return function
+
+
+def unframe(error: BaseException) -> None:
+    """Take the frame that has just caught an exception out of its traceback; a bare `raise` does not add it again."""
+    trace = error.__traceback__
+    if trace is not None and trace.tb_next is not None:
+        error.__traceback__ = trace.tb_next

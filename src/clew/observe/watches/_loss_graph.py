@@ -1,0 +1,289 @@
+"""Reading the autograd graph around a loss: what fed it, and what it became part of.
+
+Only names, shapes and small constants of nodes are read. Nodes are remembered by name and sequence number, never by
+reference, so that no graph outlives its step. Saved tensors are left alone wherever somebody hooked them, as
+checkpointing and offloading do, because unpacking one of those runs the hook.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+Key = tuple[str, int]
+
+MOVES = frozenset(
+    "View UnsafeView ReshapeAlias Reshape Flatten Unflatten Transpose T Permute Movedim Squeeze Unsqueeze Clone ToCopy "
+    "Alias Contiguous".split()
+)
+"""Nodes that carry every value on, at another place or in another type."""
+PICKS = frozenset(
+    "Select Slice Index IndexSelect Gather MaskedSelect Split SplitWithSizes Unbind Narrow Expand".split()
+)
+"""Nodes that carry some of the values on."""
+LINEAR = frozenset("Add Sub Rsub Neg Mul Div Mean Sum Stack Cat Unbind Select".split()) | MOVES
+"""Nodes a loss may pass on its way to backward without ceasing to be a weighted term of it."""
+SQUASHES = {"Softmax": "softmax", "Sigmoid": "sigmoid", "LogSoftmax": "log_softmax", "LogSigmoid": "logsigmoid"}
+WALKED = 4096
+LARGE = 1_000_000
+
+
+def bare(node: Any) -> str:
+    """`NllLoss` for NllLossBackward0."""
+    return re.sub(r"Backward\d*$", "", str(node.name()))
+
+
+def key(node: Any) -> Key:
+    return str(node.name()), int(node._sequence_nr())
+
+
+def inputs(node: Any) -> list[Any]:
+    """The nodes that fed this one; constants have none."""
+    return [fed for fed, _ in node.next_functions if fed is not None]
+
+
+def shape(node: Any) -> tuple[int, ...] | None:
+    """The shape of what the operation gave out, where this torch can say."""
+    try:
+        return tuple(int(size) for size in node._input_metadata[0].shape)
+    except (AttributeError, IndexError, TypeError, ValueError, RuntimeError):
+        return None
+
+
+def origin(tensor: torch.Tensor, through: Collection[str] = MOVES | PICKS) -> Any:
+    """The operation that computed these values, past those that only moved them; None for a leaf."""
+    return walk(tensor.grad_fn, through) if tensor.grad_fn is not None else None
+
+
+def walk(node: Any, through: Collection[str]) -> Any:
+    """The first node below this one that is none of these, along a way without forks."""
+    for _ in range(64):
+        if bare(node) not in through:
+            return node
+        fed = inputs(node)
+        if len(fed) != 1:
+            return node
+        node = fed[0]
+    return node
+
+
+def made_by(node: Any) -> str:
+    """What kind of operation computed a loss's input."""
+    if node is None:
+        return ""
+    name = bare(node)
+    if name in SQUASHES:
+        return SQUASHES[name]
+    if name in ("Cat", "Stack"):
+        kinds = {made_by(walk(fed, MOVES)) for fed in inputs(node)[:32]}
+        return kinds.pop() if len(kinds) == 1 else ""
+    return "affine" if is_affine(node) else ""
+
+
+def is_affine(node: Any) -> bool:
+    """A layer with weights of its own and nothing after it. A product of two computed things may be a mixture of
+    probabilities, so a bare matrix product counts only with a parameter as one factor."""
+    name = bare(node)
+    fed = [operand for operand, _ in node.next_functions]
+    if name == "Addmm":
+        return len(fed) == 3 and fed[2] is not None
+    if name in ("Linear", "Convolution", "CudnnConvolution", "MkldnnConvolution"):
+        return len(fed) > 1 and fed[1] is not None
+    if name == "Mm":
+        return any(_is_leaf(walk(operand, MOVES)) for operand in fed if operand is not None)
+    if name == "Add" and len(inputs(node)) == 2:
+        first, second = (walk(operand, MOVES) for operand in inputs(node))
+        return (_is_leaf(second) and bare(first) == "Mm") or (_is_leaf(first) and bare(second) == "Mm")
+    return False
+
+
+def _is_leaf(node: Any) -> bool:
+    return hasattr(node, "variable")
+
+
+class Made:
+    """What a few recent calls gave out, by the node that stands for it."""
+
+    def __init__(self, size: int = 256) -> None:
+        self.size = size
+        self._held: dict[Key, Any] = {}
+
+    def note(self, result: Any, value: Any) -> None:
+        node = result.grad_fn if isinstance(result, torch.Tensor) else None
+        if node is not None:
+            self._held[key(node)] = value
+            if len(self._held) > self.size:
+                del self._held[next(iter(self._held))]
+
+    def get(self, node: Any) -> Any:
+        return self._held.get(key(node)) if node is not None else None
+
+    def under(self, root: torch.Tensor) -> Iterator[Any]:
+        """The noted values whose nodes the graph of `root` holds."""
+        if not self._held or root.grad_fn is None:
+            return
+        # A node is younger than what fed it, so nothing below the oldest noted node needs a look.
+        oldest = min(number for _, number in self._held)
+        waiting: list[Any] = [root.grad_fn]
+        seen: set[Key] = set()
+        while waiting and len(seen) < WALKED:
+            node = waiting.pop()
+            mark = key(node)
+            if mark in seen or mark[1] < oldest:
+                continue
+            seen.add(mark)
+            if mark in self._held:
+                yield self._held[mark]
+            waiting += inputs(node)
+
+
+class Term(NamedTuple):
+    """One part of what backward was called on. `factor` is the derivative of the whole with respect to it; it is None
+    where that differs between the elements of the term. Use `node` at once and do not keep it."""
+
+    node: Any
+    factor: float | None
+    known: Any
+
+
+def terms(root: torch.Tensor, made: Made, most: int = 64) -> list[Term]:
+    """The weighted terms of a loss, up to the factor of a gradient scaler."""
+    if root.grad_fn is None or root.is_sparse or root.is_meta:
+        return []
+    found: list[Term] = []
+    with torch.no_grad():
+        waiting = [(root.grad_fn, torch.ones_like(root) / _scaling(root))]
+        for _ in range(WALKED):
+            if not waiting or len(found) >= most:
+                break
+            node, slope = waiting.pop()
+            known = made.get(node)
+            further = None if known is not None else _further(node, slope, made)
+            if further is None:
+                found.append(Term(node, _constant(slope), known))
+            else:
+                waiting += further
+    return found[::-1]
+
+
+def _scaling(root: torch.Tensor) -> float:
+    """The power of two that a GradScaler has put on top, else 1."""
+    node: Any = root.grad_fn
+    if node is None or bare(node) != "Mul" or len(inputs(node)) != 1 or _hooked(node):
+        return 1.0
+    slopes = node(torch.ones_like(root))
+    slope = next((s for s in (slopes if isinstance(slopes, tuple) else (slopes,)) if s is not None), None)
+    value = _constant(slope) if slope is not None else None
+    return value if value is not None and value >= 16 and math.frexp(value)[0] == 0.5 else 1.0
+
+
+def _further(node: Any, slope: torch.Tensor, made: Made) -> list[tuple[Any, torch.Tensor]] | None:
+    """The operands of a linear operation with their slopes; None when the operation is a term of its own."""
+    name, fed = bare(node), inputs(node)
+    if name not in LINEAR or not fed or slope.numel() > LARGE or _hooked(node):
+        return None
+    if name in ("Mean", "Sum") and not _leads_on(fed[0], made):
+        return None
+    if name in ("Mul", "Div") and len(fed) > 1 and not any(made.get(operand) is not None for operand in fed):
+        return None
+    slopes = node(slope)
+    slopes = slopes if isinstance(slopes, tuple) else (slopes,)
+    pairs = [(n, s) for (n, _), s in zip(node.next_functions, slopes, strict=False) if n is not None and s is not None]
+    if name in ("Mul", "Div") and len(fed) > 1:
+        pairs = [(n, s) for n, s in pairs if made.get(n) is not None]
+    return pairs
+
+
+def _leads_on(node: Any, made: Made) -> bool:
+    """Whether a reduction is taken over known losses and not over a formula written out by hand."""
+    for _ in range(16):
+        if made.get(node) is not None or bare(node) in ("Stack", "Cat"):
+            return True
+        fed = inputs(node)
+        if bare(node) not in LINEAR or len(fed) != 1:
+            return False
+        node = fed[0]
+    return False
+
+
+def _hooked(node: Any) -> bool:
+    for name in ("_raw_saved_self", "_raw_saved_other"):
+        try:
+            raw = getattr(node, name, None)
+        except RuntimeError:
+            return True
+        if raw is not None and getattr(raw, "unpack_hook", None) is not None:
+            return True
+    return False
+
+
+def _constant(slope: torch.Tensor) -> float | None:
+    if slope.numel() == 0:
+        return None
+    low, high = (float(value) for value in torch.aminmax(slope.detach().float()))
+    return high if math.isclose(low, high, rel_tol=1e-3, abs_tol=0.0) else None
+
+
+def residual(node: Any) -> Any:
+    """The subtraction whose square or absolute value this reduction is taken of, where it is one."""
+    if bare(node) not in ("Mean", "Sum"):
+        return None
+    bent = False
+    for _ in range(4):
+        fed = inputs(node)
+        if len({key(operand) for operand in fed}) != 1:
+            return None
+        bent = bent or bare(node) in ("Pow", "Abs") or (bare(node) == "Mul" and len(fed) == 2)
+        node = fed[0]
+        if bare(node) in ("Sub", "Rsub"):
+            return node if bent else None
+        if bare(node) not in ("Pow", "Abs", "Mul", "Mean", "Sum"):
+            return None
+    return None
+
+
+def square_value(node: Any) -> float | None:
+    """The value of a mean or sum of powers written by hand, from what the power saved; None where it cannot be read."""
+    fed = inputs(node)
+    name = str(node.name())
+    if name not in ("MeanBackward0", "SumBackward0") or not fed or bare(fed[0]) != "Pow" or _hooked(fed[0]):
+        return None
+    try:
+        base, exponent = fed[0]._raw_saved_self.data, float(fed[0]._saved_exponent)
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return None
+    if not isinstance(base, torch.Tensor) or base.is_complex() or base.layout != torch.strided:
+        return None
+    with torch.no_grad():
+        powers = base.detach().float() ** exponent
+        return float(powers.mean() if name == "MeanBackward0" else powers.sum())
+
+
+def value_of(root: torch.Tensor) -> float:
+    """The value that backward was called on, without the factor of a gradient scaler."""
+    with torch.no_grad():
+        return float(root.detach().float().sum()) / _scaling(root)
+
+
+def parameters_under(tensors: list[torch.Tensor], told: Callable[[Any], None], most: int = 50_000) -> bool:
+    """Tell every leaf that the graphs of these tensors end in; False when a graph was too large to see to its end."""
+    waiting: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+    seen: set[Any] = set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if len(seen) > most:
+            return False
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, torch.Tensor):
+            told(leaf)
+        waiting += inputs(node)
+    return True

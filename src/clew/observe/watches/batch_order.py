@@ -1,0 +1,174 @@
+"""Do the training examples arrive in order?
+
+Why it matters: a run of one class pulls the model to that class, and the next run pulls it away again.
+Cannot tell: order in something that was not recorded, such as source or difficulty; windows of one series, which a
+stateful model wants in order.
+Silent when: the order lies within batches only, as with samplers that take several examples of each class; there is one
+batch per epoch; labels are no class numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import torch
+
+from clew.observe.hooks import tensors_in
+from clew.observe.rows import array_of
+from clew.observe.watch import Answer, Batch
+from clew.observe.watches._data_feed import FedWatch, parts
+from clew.observe.watches._data_source import stored_labels
+from clew.records.clue import Reading, Unclear
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
+    from clew.records.place import Place
+
+LABELS = 20_000
+ENOUGH = 2048
+FEWEST = 32
+CLASSES = 1000
+
+
+class Arrivals:
+    """Class numbers of one loader's first epoch, batch by batch, and whether the second epoch began alike."""
+
+    def __init__(self, place: Place | None) -> None:
+        self.place = place
+        self.batches: list[tuple[int, ...]] = []
+        self.count = 0
+        self.gap = False
+        self.kinds: set[int] = set()
+        self.alike = 0
+        self.unlike = 0
+        self.stored: list[int] = []  # the labels as the data set holds them, where it is read from front to back
+
+    def enough(self, event: Batch) -> bool:
+        """Between samples, go on only until there are some labels of more than one class."""
+        return not event.sampled and (self.gap or (self.count >= ENOUGH and len(self.kinds) > 1))
+
+    def add(self, epoch: int, position: int, labels: tuple[int, ...]) -> None:
+        if epoch == 0:
+            self.gap = self.gap or position != len(self.batches) or self.count >= LABELS
+            if not self.gap:
+                self.batches.append(labels)
+                self.count += len(labels)
+                self.kinds.update(labels)
+        elif epoch == 1 and position < len(self.batches):
+            same = self.batches[position] == labels
+            self.alike += same
+            self.unlike += not same
+
+
+class BatchOrder(FedWatch):
+    test = "batch_order"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.arrivals: dict[int, Arrivals] = {}
+
+    def batch(self, event: Batch) -> None:
+        super().batch(event)
+        known = self.arrivals.get(event.loader)
+        if event.epoch > 1 or (known is None and len(self.arrivals) >= 16) or (known and known.enough(event)):
+            return
+        _, targets = parts(event.value, event.tensors or list(tensors_in(event.value, torch)))
+        if targets and (event.sampled or targets[0].device.type == "cpu"):
+            labels = class_numbers(targets[0])
+            if labels:
+                held = self.arrivals.get(event.loader)
+                if held is None:
+                    held = self.arrivals[event.loader] = Arrivals(event.place)
+                    held.stored = self._stored(event.loader)
+                held.add(event.epoch, event.position, labels)
+
+    def _stored(self, number: int) -> list[int]:
+        loader = self.feed.loaders.get(number)
+        if loader is None or not loader.source.in_order or loader.source.dataset is None:
+            return []
+        return (stored_labels(loader.source.dataset()) or [])[:LABELS]
+
+    def read(self) -> Answer:
+        if self.feed.broken:
+            return Unclear(self.feed.broken)
+        found: list[tuple[float, int, Arrivals]] = []
+        why = "no class labels of training batches were seen"
+        for number, held in self.arrivals.items():
+            loader = self.feed.loaders.get(number)
+            if loader is None or not loader.trained:
+                continue
+            batches = _known(held)
+            classes = len({label for batch in batches for label in batch})
+            count = sum(map(len, batches))
+            if classes > max(CLASSES, count // 2):
+                continue
+            if len(batches) < 2 or count < FEWEST:
+                why = "too few labelled batches per epoch were seen"
+            elif classes < 2:
+                why = f"only one class was seen in the first {count} labels"
+            else:
+                found.append((order_z(batches, held), count, held))
+        if not found:
+            return Unclear(why)
+        z, count, held = max(found, key=lambda item: item[0])
+        batches = _known(held)
+        single = sum(len(set(batch)) == 1 for batch in batches)
+        reading = Reading(order_z=z, labels=count, batches=len(batches), batches_of_one_class=single)
+        return reading if held.place is None else reading.at(held.place)
+
+
+def _known(held: Arrivals) -> list[tuple[int, ...]]:
+    """The labels as they arrive; when the data set is read front to back, its stored labels say the rest."""
+    seen = [label for batch in held.batches for label in batch]
+    if not seen or len(held.stored) <= len(seen) or held.stored[: len(seen)] != seen:
+        return held.batches
+    size = len(held.batches[0])
+    return [tuple(held.stored[start : start + size]) for start in range(0, len(held.stored), size)]
+
+
+def class_numbers(target: torch.Tensor) -> tuple[int, ...] | None:
+    """One class number per example, or None: sequences, images and real numbers have none."""
+    if target.dim() == 2 and target.shape[1] == 1:
+        target = target.squeeze(1)
+    if target.dim() != 1 or not target.numel():
+        return None
+    values = array_of(target)
+    if values is None or values.dtype.kind not in "biuf":
+        return None
+    if values.dtype.kind == "f" and not ((values == 0) | (values == 1)).all():
+        return None
+    return tuple(int(value) for value in values[:, 0].tolist())
+
+
+def order_z(batches: Sequence[tuple[int, ...]], held: Arrivals) -> float:
+    """How far neighbours agree beyond chance, in standard deviations; 0 unless the order reaches across batches."""
+    z = runs_z([label for batch in batches for label in batch])
+    if z <= 0 or held.alike > held.unlike:
+        return z
+    return z if across(batches) else 0.0
+
+
+def runs_z(labels: Sequence[int]) -> float:
+    """Agreeing neighbours against random orders of the same labels (the runs test for several kinds)."""
+    n = len(labels)
+    counts = Counter(labels).values()
+    squares, cubes = sum(c**2 for c in counts), sum(c**3 for c in counts)
+    agree = sum(a == b for a, b in pairwise(labels))
+    expected = (squares - n) / n
+    variance = (squares * (squares + n * (n + 1)) - 2 * n * cubes - n**3) / (n**2 * (n - 1))
+    return float((agree - expected) / variance**0.5) if variance > 0 else 0.0
+
+
+def across(batches: Sequence[tuple[int, ...]]) -> bool:
+    """Whether successive batches resemble each other at least half as much as each resembles itself."""
+    shares = [{label: count / len(batch) for label, count in Counter(batch).items()} for batch in batches]
+    whole = Counter(label for batch in batches for label in batch)
+    total = sum(whole.values())
+    chance = sum((count / total) ** 2 for count in whole.values())
+    within = sum(sum(share**2 for share in batch.values()) for batch in shares) / len(shares)
+    pairs = list(pairwise(shares))
+    between = sum(sum(share * b.get(label, 0.0) for label, share in a.items()) for a, b in pairs) / len(pairs)
+    return between - chance > 0.5 * (within - chance)

@@ -1,0 +1,99 @@
+"""Does the loader yield the same batch again and again?
+
+Why it matters: the model learns one batch by heart however large the data set is.
+Cannot tell: an overfitting check on one batch, which looks the same on purpose; loops without a loader, where one batch
+may be all the data there is.
+Silent when: one batch holds the whole data set, and when batches recur once per epoch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from clew.observe.watch import Answer, Batch, Saw
+from clew.observe.watches._data_feed import FedWatch, Loader
+from clew.records.clue import Unclear
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
+    from clew.records.place import Place
+
+PAIRS = 3
+CALLS = 6
+
+
+class Run(NamedTuple):
+    """Batches of one loader that came right after one another."""
+
+    number: int = -1
+    digest: int = 0
+    pairs: int = 0
+    equal: int = 0
+    one_row: bool = False
+    place: Place | None = None
+
+
+class BatchRepeats(FedWatch):
+    test = "batch_repeats"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.runs: dict[int, Run] = {}
+
+    def batch(self, event: Batch) -> None:
+        super().batch(event)
+        rows, both = self.feed.last_digests
+        loader = self.feed.loaders.get(event.loader)
+        if loader is None or rows is None or both is None:
+            return
+        held = self.runs.get(event.loader, Run(place=event.place))
+        digest = int((both * (2 * np.arange(len(both), dtype=np.int64) + 1)).sum())
+        after = held.number == loader.batches - 1
+        self.runs[event.loader] = held._replace(
+            number=loader.batches,
+            digest=digest,
+            pairs=held.pairs + after,
+            equal=held.equal + (after and digest == held.digest),
+            one_row=bool((rows == rows[0]).all()) and both is rows,
+        )
+
+    def read(self) -> Answer:
+        if self.feed.broken:
+            return Unclear(self.feed.broken)
+        trained = [loader for loader in self.feed.loaders.values() if loader.trained]
+        if not trained:
+            return Unclear("no batch of a loader was seen to be trained on")
+        for loader in trained:
+            run = self.runs.get(loader.number, Run())
+            if _whole(loader) or run.one_row:
+                continue
+            if run.pairs >= PAIRS and run.equal >= 0.9 * run.pairs:
+                return self._same(loader, run.equal + 1, "the loader gave the same batch", run.place)
+            if loader.batches == 1 and self._trained_on_one(loader):
+                return self._same(loader, self.recorder.step, "one batch was fetched and used", loader.place)
+        if all(self.runs.get(loader.number, Run()).pairs == 0 and not _whole(loader) for loader in trained):
+            return Unclear("too few batches were seen one after another")
+        return Saw("varied", batches=sum(loader.batches for loader in trained))
+
+    def _trained_on_one(self, loader: Loader) -> bool:
+        """The loader gave one batch, and every training call since had those rows as its input."""
+        feed = self.feed
+        if sum(feed.repeats.values()) < CALLS or self.recorder.step < CALLS or len(feed.repeats) != 1:
+            return False
+        return feed.repeat_rows == min(loader.batch_rows, 1024)
+
+    def _same(self, loader: Loader, times: int, text: str, place: Place | None) -> Saw:
+        size = loader.source.size
+        of = f" of {size} in the data set" if size else ""
+        says = f"{text} {times} times: {loader.batch_rows} examples{of} are all that training sees"
+        return Saw("same", times=times, rows=loader.batch_rows, data_set=size).at(place).saying(says)
+
+
+def _whole(loader: Loader) -> bool:
+    """One batch is the data set, as far as can be told."""
+    source = loader.source
+    if source.batches is not None:
+        return source.batches <= 1
+    return source.size is None or loader.batch_rows >= source.size

@@ -1,0 +1,74 @@
+"""Is cached preprocessing older than the code or data that made it?
+
+Why it matters: a change to preprocessing has no effect while the old result is read back.
+Cannot tell: whether the edit changed any value; caches whose name is put together elsewhere.
+Silent when: the file was written in this run, holds weights, is not made by the user's own code, or is younger than
+that code. A cache that the running script makes itself leaves it unclear: every edit of it would look like a change.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from clew.observe import files
+from clew.observe.places import is_users, shown
+from clew.observe.watch import Answer, Saw, Watch
+from clew.observe.watches._data_caches import makes
+from clew.records.clue import Unclear
+from clew.records.place import Place
+
+SOURCES = 200
+LARGEST = 1_000_000
+ROOM = 2.0  # seconds: file systems round their times
+
+
+class CacheAge(Watch):
+    test = "cache_age"
+
+    def read(self) -> Answer:
+        read = [
+            held for held in files.opened() if not held.written and held.modified and not files.rewritten(held.path)
+        ]
+        if not read:
+            return Unclear("no data file was seen to be read")
+        doubtful = ""
+        for source, own in users_sources():
+            try:
+                edited = os.stat(source).st_mtime
+                if os.path.getsize(source) > LARGEST:
+                    continue
+                with open(source, encoding="utf-8") as file:
+                    text = file.read()
+            except (OSError, UnicodeDecodeError):
+                continue
+            for held in read:
+                line = makes(text, os.path.basename(held.path)) if held.modified + ROOM < edited else 0
+                if line and own:
+                    doubtful = doubtful or (
+                        f"{os.path.basename(held.path)} is older than {shown(source)}, which makes it; whether the "
+                        "part that makes it was edited since cannot be seen"
+                    )
+                elif line:
+                    return _stale(held, source, line, edited)
+        if doubtful:
+            return Unclear(doubtful)
+        return Saw("fresh", files=len(read))
+
+
+def _stale(held: files.Opened, source: str, line: int, edited: float) -> Saw:
+    hours = (edited - held.modified) / 3600
+    name = os.path.basename(held.path)
+    says = f"{name} is {hours:.1f} hours older than {shown(source)}, which makes it only when it is not there"
+    return Saw("stale", file=name, hours_older=hours).at(Place(shown(source), line), held.place).saying(says)
+
+
+def users_sources() -> list[tuple[str, bool]]:
+    """The user's own source files that were imported, and whether each is the running script."""
+    found: dict[str, bool] = {}
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and path.endswith(".py") and is_users(path):
+            path = os.path.abspath(path)
+            found[path] = found.get(path, False) or name == "__main__"
+    return list(found.items())[:SOURCES]

@@ -1,0 +1,117 @@
+"""Does weight decay move the weights more than the loss does?
+
+Why it matters: decay that outweighs the gradient pulls the weights to zero whatever the data say.
+Cannot tell: a decay that is too strong from a gradient that has died; a penalty written into the loss.
+Silent when: the optimiser's rule for decay is not known (optimisers outside torch.optim), or there is no decay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clew.observe.watch import Answer, OptimizerEvent, Watch
+from clew.observe.watches._training_values import loss_scale, median, rate, real, skips
+from clew.records.clue import Reading, Unclear
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
+
+DECOUPLED = ("AdamW",)
+COUPLED = ("SGD", "Adam", "Adamax", "RMSprop", "Adagrad", "Adadelta", "ASGD", "NAdam", "RAdam")
+VALUES = 4096
+
+
+class DecayAgainstGradient(Watch):
+    test = "decay_against_gradient"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.before: dict[int, list[tuple[torch.Tensor, float, torch.Tensor]]] = {}
+        self.ratios: deque[float] = deque(maxlen=200)
+        self.steps = self.without = self.unknown = 0
+
+    def before_step(self, event: OptimizerEvent) -> None:
+        self.before.pop(event.number, None)
+        if not event.sampled or skips(event.optimizer):
+            return
+        self.steps += 1
+        found: list[float] = []
+        decays = False
+        for group in event.optimizer.param_groups:
+            decay = float(group.get("weight_decay") or 0.0)
+            if not decay:
+                continue
+            decays = True
+            rule = _rule(event.optimizer, group)
+            if rule == "decoupled":
+                self._keep(event, group, decay)
+            elif rule == "coupled":
+                found += self._coupled(group, decay, loss_scale(event.optimizer))
+            else:
+                self.unknown += 1
+        self.without += not decays
+        if found:
+            self.ratios.append(median(found))
+
+    def _coupled(self, group: dict[str, Any], decay: float, scale: float) -> list[float]:
+        """Decay that is added to the gradient: compare the two as they stand."""
+        found = []
+        for parameter in group["params"]:
+            weight, gradient = real(parameter, VALUES), None
+            if parameter.grad is not None and parameter.dim() > 1 and not parameter.grad.is_sparse:
+                gradient = real(parameter.grad, VALUES)
+            if weight is not None and gradient is not None:
+                found += _ratio(decay * _norm(weight), _norm(gradient) / scale)
+        return found
+
+    def _keep(self, event: OptimizerEvent, group: dict[str, Any], decay: float) -> None:
+        """Decay beside the gradient: what the loss did is the update less the decay, and is known after the step."""
+        kept = self.before.setdefault(event.number, [])
+        for parameter in group["params"]:
+            weight = real(parameter, VALUES) if parameter.grad is not None and parameter.dim() > 1 else None
+            if weight is not None:
+                kept.append((parameter, rate(group) * decay, weight.clone()))
+
+    def after_step(self, event: OptimizerEvent) -> None:
+        found = []
+        for parameter, share, old in self.before.pop(event.number, []):
+            new = real(parameter, VALUES)
+            if new is not None and new.shape == old.shape:
+                found += _ratio(share * _norm(old), _norm(new - old * (1 - share)))
+        if found:
+            self.ratios.append(median(found))
+
+    def read(self) -> Answer:
+        if not self.steps:
+            return Unclear("no optimiser step was seen")
+        if self.ratios:
+            return Reading(median_decay_over_gradient_part=median(self.ratios), steps=len(self.ratios))
+        if self.unknown:
+            return Unclear("how this optimiser applies its weight decay is not known")
+        if self.without:
+            return Reading(median_decay_over_gradient_part=0.0, steps=self.steps)
+        return Unclear("no weight matrix with a gradient and a decay was looked at")
+
+
+def _rule(optimizer: Any, group: dict[str, Any]) -> str:
+    if not type(optimizer).__module__.startswith("torch.optim"):
+        return ""
+    name = type(optimizer).__name__
+    if name in DECOUPLED or group.get("decoupled_weight_decay"):
+        return "decoupled"
+    return "coupled" if name in COUPLED else ""
+
+
+def _norm(values: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(values))
+
+
+def _ratio(decay: float, gradient: float) -> list[float]:
+    """One ratio, or nothing where neither part is there or one is not finite."""
+    if not math.isfinite(decay) or not math.isfinite(gradient) or (not decay and not gradient):
+        return []
+    return [decay / gradient if gradient else math.inf]

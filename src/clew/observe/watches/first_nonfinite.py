@@ -1,0 +1,203 @@
+"""Where does the first NaN or infinity come from?
+
+When a training loss is not finite, reads its graph in the order of execution for the first operation that had finite
+inputs and a result that is not. When the loss is finite and gradients are not, the operation is one whose derivative is
+infinite at a value it got, such as a square root at zero.
+
+Why it matters: one bad value spreads through every later operation, and one step later to every weight.
+Cannot tell: what drove the values there. The line of an operation between two calls of modules or losses is known as
+the stretch between them. On a GPU only sampled steps are read, and with checkpointing nothing that was recomputed.
+Silent when: a scaler skips the step, or infinities are masked out and the loss stays finite. After a loss that grew a
+millionfold an overflow is the end of a divergence, and unclear.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import Any, NamedTuple
+
+import torch
+
+from clew.observe.watch import Answer, Backward, Batch, FunctionCall, LossCall, ModuleCall, OptimizerEvent, Saw, Watch
+from clew.observe.watches._network_graph import first_tensor, norms, number, readable, whole_graph
+from clew.observe.watches._network_origin import Origin, armed, origin
+from clew.observe.watches._network_spans import Layout, Span
+from clew.observe.watches._training_values import held_by, skips
+from clew.records.clue import Unclear
+from clew.records.place import Place
+
+MOST = 20_000
+WALKS = 8
+BLOWN_UP = 1e6
+"""How far a loss must have grown for an overflow to be the end of a divergence and not the fault itself."""
+
+
+class Found(NamedTuple):
+    origin: Origin
+    step: int
+    places: tuple[Place | None, ...]
+    says: str
+
+
+class FirstNonfinite(Watch):
+    test = "first_nonfinite"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.losses = 0
+        self.found: Found | None = None
+        self.lost = ""
+        self.walks = (-1, 0)
+        self.smallest, self.latest = math.inf, 0.0
+        self.layout = Layout()
+        self.steep: tuple[int, Origin, tuple[Place | None, ...]] | None = None
+        self.batch_tensors: list[weakref.ref[torch.Tensor]] = []
+        self.batch_place: Place | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.found is not None or bool(self.lost)
+
+    # --- what happens where
+
+    def batch(self, event: Batch) -> None:
+        value = list(event.value.values()) if isinstance(event.value, dict) else event.value
+        held = value if isinstance(value, list | tuple) else [value]
+        self.batch_tensors = [weakref.ref(value) for value in held[:8] if isinstance(value, torch.Tensor)]
+        self.batch_place = event.place
+
+    def module(self, event: ModuleCall) -> None:
+        if not event.evaluation and not self.over:
+            taken = max((number(value) for value in event.inputs), default=-1)
+            name = event.name or type(event.module).__name__
+            made = number(first_tensor(event.output))
+            self.layout.note(event.step, Span(taken, made, name, self.recorder.place()))
+
+    def function(self, event: FunctionCall) -> None:
+        if event.grad and not self.over:
+            span = Span(number(event.input), number(event.result), event.name, event.place)
+            self.layout.note(event.step, span)
+
+    def loss(self, event: LossCall) -> None:
+        if self.over or not event.grad or not isinstance(event.result, torch.Tensor):
+            return
+        bad = event.result.grad_fn is not None and self._is_bad(event.result, event.sampled)
+        if bad or event.sampled:
+            taken = max(number(event.input), number(event.target))
+            self.layout.note(event.step, Span(taken, number(event.result), event.name, event.place))
+        if bad:
+            self._investigate(event.result, event.step, event.place)
+
+    # --- when something is not finite
+
+    def _is_bad(self, loss: torch.Tensor, sampled: bool) -> bool:
+        """On the CPU a value costs nothing; elsewhere reading it would make the machine wait."""
+        if loss.numel() != 1 or loss.is_meta or not (sampled or loss.device.type == "cpu"):
+            return False
+        value = loss.item()
+        if math.isfinite(value):
+            self.smallest, self.latest = min(self.smallest, abs(value)), abs(value)
+            return False
+        return True
+
+    def before_backward(self, event: Backward) -> None:
+        if self.over:
+            return
+        self.losses += 1
+        if self._is_bad(event.loss, event.sampled):
+            self._investigate(event.loss, event.step, event.place)
+        elif event.sampled and event.loss.grad_fn is not None and self._may_walk(event.step):
+            nodes = whole_graph(event.loss.grad_fn, MOST)
+            if nodes is not None:
+                self.layout.keep(nodes)
+                hazard = armed(nodes)
+                places = self.layout.around(hazard.at, event.place) if hazard is not None else ()
+                self.steep = (event.step, hazard, places) if hazard is not None else None
+
+    def _may_walk(self, step: int) -> bool:
+        """A few graphs per step: there may be many backward passes before a step, and no step at all."""
+        self.walks = (step, self.walks[1] + 1 if self.walks[0] == step else 1)
+        return self.walks[1] <= WALKS
+
+    def _investigate(self, loss: torch.Tensor, step: int, place: Place | None) -> None:
+        nodes = whole_graph(loss.grad_fn, MOST) if loss.grad_fn is not None else None
+        if nodes is None:
+            self.lost = f"the loss was not finite at step {step}, and its graph could not be followed"
+            return
+        weights = [node.variable for node in nodes if hasattr(node, "variable")]
+        first = origin(nodes, loss.grad_fn)
+        if not all_finite(weights) or (first and first.outcome == "weights"):
+            self._from_weights(step)
+        elif first is None:
+            self.lost = f"the loss was not finite at step {step}, and no operation had kept the values that show why"
+        else:
+            self.layout.match(nodes)
+            self._settle(first, step, self.layout.around(first.at, place))
+
+    def _settle(self, first: Origin, step: int, places: tuple[Place | None, ...]) -> None:
+        if first.outcome == "in_data":
+            alive = [held for ref in self.batch_tensors if (held := ref()) is not None and readable(held)]
+            if alive and all(bool(torch.isfinite(held).all()) for held in alive):
+                self.lost = (
+                    f"a value computed without gradients was not finite when it entered the model at step {step}"
+                )
+                return
+            places = (self.batch_place, *places)
+        blown_up = self.latest > BLOWN_UP * max(self.smallest, 1e-3)
+        if first.outcome == "in_overflow" and blown_up and "Exp" not in first.operation:
+            self.lost = (
+                f"the loss had grown to {self.latest:.3g} before it stopped being finite at step {step}: the run "
+                "diverged, and numbers too large for their type are the end of that"
+            )
+            return
+        words = {"in_data": "came in with the data", "in_log": "arose in a logarithm, root or power"}
+        words |= {"in_division": "arose in a division", "in_overflow": "arose from numbers too large for their type"}
+        says = f"The first value that is not finite {words[first.outcome]}, at step {step} ({first.operation})."
+        self.found = Found(first, step, places, says)
+
+    def _from_weights(self, step: int) -> None:
+        if self.steep is not None and self.steep[0] == step - 1:
+            self._from_derivative(step - 1)
+        else:
+            self.lost = (
+                f"the weights were not finite before step {step}: the bad value arose in a gradient or an update on a "
+                "step that was not sampled (--sample every would show it)"
+            )
+
+    def before_step(self, event: OptimizerEvent) -> None:
+        if self.over or not event.sampled or skips(event.optimizer):
+            return
+        gradients = [parameter.grad for parameter in held_by(event.optimizer) if parameter.grad is not None]
+        if all_finite(gradients):
+            return
+        if self.steep is not None and self.steep[0] == event.step:
+            self._from_derivative(event.step)
+        else:
+            self.lost = (
+                f"gradients were not finite at step {event.step} although the loss was; what made them is not known"
+            )
+
+    def _from_derivative(self, step: int) -> None:
+        if self.steep is not None:
+            _, hazard, places = self.steep
+            says = f"The loss is finite at step {step}, the derivative of {hazard.operation} is not."
+            self.found = Found(hazard, step, places, says)
+
+    def read(self) -> Answer:
+        if self.found is not None:
+            first = self.found
+            told = Saw(first.origin.outcome, step=first.step, operation=first.origin.operation)
+            return told.at(*first.places).saying(first.says)
+        if self.lost:
+            return Unclear(self.lost)
+        if not self.losses:
+            return Unclear("no backward pass was seen")
+        return Saw("none", losses=self.losses)
+
+
+def all_finite(tensors: list[torch.Tensor]) -> bool:
+    """By the norms first, in one go; a norm can overflow where the values do not."""
+    sizes = norms(tensors)
+    doubtful = [tensor for tensor, size in zip(tensors, sizes, strict=True) if not math.isfinite(size)]
+    return all(bool(torch.isfinite(tensor.detach()).all()) for tensor in doubtful)

@@ -1,0 +1,128 @@
+"""Are the inputs on a scale that networks like?
+
+Why it matters: default initial weights count on inputs of order one; raw pixels or prices make the first layer's
+activations and gradients hundreds of times too large.
+Cannot tell: one bad column among many good ones unless it dominates the sum.
+Silent when: inputs are token numbers, when the model normalises them before its first layer, and when they come out
+of another model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from clew.observe.hooks import tensors_in
+from clew.observe.watch import Answer, Forward, ModuleCall, Watch
+from clew.observe.watches._data_values import float_tensors, table
+from clew.records.clue import Reading, Unclear
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
+    from clew.observe.watches._data_values import Floats
+    from clew.records.place import Place
+
+NORMS = (
+    torch.nn.modules.batchnorm._NormBase,
+    torch.nn.LayerNorm,
+    torch.nn.GroupNorm,
+    *([torch.nn.RMSNorm] if hasattr(torch.nn, "RMSNorm") else []),
+)
+COLUMNS = 512
+
+
+class Scale:
+    """Sums of squares, in all and by column where the input is a table."""
+
+    def __init__(self, place: Place | None) -> None:
+        self.place = place
+        self.count = 0
+        self.squares = 0.0
+        self.rows = 0
+        self.columns: Floats | None = None
+
+    def add(self, values: Floats, tabular: bool) -> None:
+        squares = np.where(np.isfinite(values), values, 0.0) ** 2
+        self.count += values.size
+        self.squares += float(squares.sum())
+        if tabular and (self.columns is None or len(self.columns) == values.shape[1] <= COLUMNS):
+            sums = squares.sum(0)
+            self.columns = sums if self.columns is None else self.columns + sums
+            self.rows += len(values)
+
+    @property
+    def rms(self) -> float:
+        return float(np.sqrt(self.squares / self.count))
+
+
+class InputScale(Watch):
+    test = "input_scale"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.first: dict[int, tuple[Floats, bool] | None] = {}
+        self.embedded: set[int] = set()
+        self.scales: dict[int, Scale] = {}
+
+    def module(self, event: ModuleCall) -> None:
+        """Keep what enters the first layer that has weights of its own; a leading normalisation counts as done."""
+        if event.evaluation or event.model in self.first or next(event.module.children(), None) is not None:
+            return
+        if next(event.module.parameters(recurse=False), None) is None:
+            if isinstance(event.module, NORMS):
+                self.first[event.model] = self._values((event.output,))
+            return
+        if isinstance(event.module, torch.nn.Embedding | torch.nn.EmbeddingBag):
+            self.embedded.add(event.model)
+            return
+        normalised = isinstance(event.module, NORMS)
+        self.first[event.model] = self._values((event.output,) if normalised else event.inputs)
+
+    def _values(self, inputs: Any) -> tuple[Floats, bool] | None:
+        tensor = next(iter(float_tensors(inputs)), None)
+        if tensor is None:
+            return None
+        values = table(tensor)
+        return None if values is None else (values, tensor.dim() == 2 and values.shape[1] == tensor.shape[1])
+
+    def forward(self, event: Forward) -> None:
+        held = self.first.pop(event.model, None)
+        embedded = event.model in self.embedded
+        self.embedded.discard(event.model)
+        if not event.grad:
+            return
+        inputs = list(float_tensors(event.inputs))
+        if any(tensor.grad_fn is not None for tensor in inputs):
+            return
+        if not inputs and (embedded or next(tensors_in(event.inputs, torch), None) is not None):
+            return
+        held = held or self._values(inputs)
+        if held is not None:
+            self.scales.setdefault(event.model, Scale(event.place)).add(*held)
+
+    def read(self) -> Answer:
+        scales = [scale for scale in self.scales.values() if scale.count]
+        if not scales:
+            return Unclear("no float input was seen entering a model in training")
+        worst = max(scales, key=lambda scale: abs(np.log10(max(scale.rms, 1e-30))))
+        reading = Reading(rms=worst.rms, values=worst.count, **_columns(worst))
+        return reading if worst.place is None else reading.at(worst.place)
+
+
+def _columns(scale: Scale) -> dict[str, Any]:
+    """The columns that stand out, where the inputs are a table."""
+    if scale.columns is None or len(scale.columns) < 2 or not scale.rows:
+        return {}
+    by_column = np.sqrt(scale.columns / scale.rows)
+    largest = np.argsort(-by_column)[:8]
+    typical = float(np.median(by_column))
+    wild = [int(number) for number in largest if by_column[number] > max(10.0, 10 * typical)]
+    return {
+        "columns": len(by_column),
+        "largest_column": int(largest[0]),
+        "largest_column_rms": float(by_column.max()),
+        "typical_column_rms": typical,
+        **({"wild_columns": ", ".join(map(str, sorted(wild)))} if wild else {}),
+    }

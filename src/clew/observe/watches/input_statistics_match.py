@@ -1,0 +1,129 @@
+"""Do training and evaluation agree on the statistics of their inputs?
+
+Why it matters: a transform that stands in one pipeline only shows the model a distribution it never learned.
+Cannot tell: differences that keep mean and deviation, such as another channel order; what a pretrained model expects.
+Silent when: the difference lies within sampling error, inputs are token numbers, or nothing marks a forward call as an
+evaluation (another loader, eval mode, or names on its line).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from clew.observe.watch import Answer, Forward, Judged
+from clew.observe.watches._data_feed import FedWatch, Verdicts
+from clew.observe.watches._data_names import HELD_OUT, TRAINING, called_here
+from clew.observe.watches._data_values import Accumulator, accumulated, by_channel, float_tensors
+from clew.records.clue import Reading, Unclear
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
+    from clew.observe.watches._data_values import Floats, Moments
+    from clew.records.place import Place
+
+    Key = tuple[int, str]
+
+BATCHES = 64
+ERRORS = 5.0
+FEWEST = 8
+
+
+class Looked(NamedTuple):
+    sums: Accumulator
+    called: str | None
+    digest: int
+
+
+class InputStatisticsMatch(FedWatch):
+    test = "input_statistics_match"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.verdicts = Verdicts()
+        self.shifts: dict[int, Floats] = {}
+        self.known: set[tuple[Key, int]] = set()
+        self.training: dict[Key, Accumulator] = {}
+        self.evaluation: dict[Key, Accumulator] = {}
+        self.places: dict[Key, Place | None] = {}
+
+    def forward(self, event: Forward) -> None:
+        super().forward(event)
+        tensor = next(float_tensors(event.inputs), None)
+        if tensor is None or tensor.grad_fn is not None:
+            return
+        values = by_channel(tensor)
+        if values is None:
+            return
+        shift = self.shifts.setdefault(event.model, np.nan_to_num(values.mean(axis=(0, 2))))
+        sums = accumulated(values, shift)
+        if sums is not None:
+            self.verdicts.push(event, Looked(sums, called_here(), hash(values.tobytes())))
+
+    def judged(self, event: Judged) -> None:
+        super().judged(event)
+        held: Looked | None = self.verdicts.pop(event)
+        if held is None:
+            return
+        if event.backward:
+            self.places.setdefault((event.model, TRAINING), event.place)
+            self._add(self.training, (event.model, TRAINING), held)
+            return
+        loader = self.feed.loaders.get(self.feed.behind) if self.feed.behind is not None else None
+        apart = loader is not None and not loader.trained and self.feed.training is not None
+        if held.called == TRAINING or not (apart or not event.training or held.called == HELD_OUT):
+            return
+        key = (event.model, str(self.feed.behind if apart else event.place))
+        if key in self.evaluation or len(self.evaluation) < 32:
+            self.places.setdefault(key, event.place)
+            self._add(self.evaluation, key, held)
+
+    def _add(self, kept: dict[Key, Accumulator], key: Key, looked: Looked) -> None:
+        """Each batch counts once: rows seen again in a later epoch are no further evidence."""
+        held = kept.setdefault(key, Accumulator(looked.sums.shift))
+        if held.batches < BATCHES and (key, looked.digest) not in self.known:
+            self.known.add((key, looked.digest))
+            held.add(looked.sums)
+
+    def read(self) -> Answer:
+        found: list[tuple[float, Reading, tuple[Place | None, ...]]] = []
+        for key, sums in self.evaluation.items():
+            trained = self.training.get((key[0], TRAINING))
+            size = (
+                self.feed.loaders[self.feed.training].source.size if self.feed.training in self.feed.loaders else None
+            )
+            here, there = sums.moments(), trained.moments(size) if trained else None
+            if here is None or there is None or min(here.examples, there.examples) < FEWEST:
+                continue
+            shift, channel = largest_shift(there, here)
+            reading = Reading(
+                largest_shift=shift,
+                channel=channel,
+                training_mean=float(there.mean[channel]),
+                training_deviation=float(there.std[channel]),
+                evaluation_mean=float(here.mean[channel]),
+                evaluation_deviation=float(here.std[channel]),
+                channels=len(here.mean),
+                examples=here.examples,
+            )
+            found.append((shift, reading, (self.places.get(key), self.places.get((key[0], TRAINING)))))
+        if not found:
+            return Unclear("no evaluation of the trained model on float inputs was seen beside its training")
+        _, reading, places = max(found, key=lambda item: item[0])
+        return reading.at(*dict.fromkeys(place for place in places if place is not None))
+
+
+def largest_shift(training: Moments, other: Moments) -> tuple[float, int]:
+    """The largest difference of a mean or a deviation in training deviations, less what sampling explains."""
+    typical = float(np.sqrt((training.std**2).mean()))
+    scale = np.maximum(training.std, 0.1 * typical)
+    if typical == 0.0:
+        scale = np.maximum(np.abs(training.mean), 1e-12)
+    mean_noise = ERRORS * np.hypot(training.mean_error, other.mean_error)
+    std_noise = ERRORS * np.hypot(training.std_error, other.std_error)
+    means = np.maximum(np.abs(training.mean - other.mean) - mean_noise, 0.0) / scale
+    deviations = np.maximum(np.abs(training.std - other.std) - std_noise, 0.0) / scale
+    shift = np.maximum(means, deviations)
+    channel = int(np.argmax(shift))
+    return float(shift[channel]), channel

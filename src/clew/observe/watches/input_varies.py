@@ -1,0 +1,107 @@
+"""Do the inputs of a batch differ from one another?
+
+Why it matters: equal inputs allow nothing but the frequencies of the labels to be learned.
+Cannot tell: inputs that vary and still carry nothing, such as noise.
+Silent when: there is one example or one feature per row, as in probe environments and bandits, and when any batch of
+the loader or of the model varies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from clew.observe.hooks import tensors_in
+from clew.observe.watch import Answer, Batch, Forward
+from clew.observe.watches._data_feed import FedWatch, parts
+from clew.observe.watches._data_values import table
+from clew.records.clue import Reading, Unclear
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
+    from clew.observe.watches._data_values import Floats
+    from clew.records.place import Place
+
+ROWS = 256
+FEWEST = 8
+
+
+class Stage(NamedTuple):
+    """Where inputs were looked at, and how much they varied at most."""
+
+    place: Place | None
+    spread: float
+    rows: int
+    means: tuple[Floats, ...]
+
+
+class InputVaries(FedWatch):
+    test = "input_varies"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.loaders: dict[int, Stage] = {}
+        self.models: dict[int, Stage] = {}
+
+    def batch(self, event: Batch) -> None:
+        super().batch(event)
+        if event.sampled:
+            inputs, _ = parts(event.value, event.tensors)
+            self._look(self.loaders, event.loader, inputs, event.place)
+
+    def forward(self, event: Forward) -> None:
+        super().forward(event)
+        inputs = list(tensors_in(event.inputs, torch))
+        if event.grad and not any(tensor.grad_fn is not None for tensor in inputs):
+            self._look(self.models, event.model, inputs, event.place)
+
+    def _look(self, stages: dict[int, Stage], number: int, inputs: list[torch.Tensor], place: Place | None) -> None:
+        held = stages.get(number)
+        if held is not None and held.spread > 1e-3:
+            return
+        tables = [
+            values
+            for tensor in inputs
+            if tensor.dim() and tensor.shape[0] >= 2 and tensor.numel() >= 2 * tensor.shape[0]
+            for values in [table(tensor, ROWS)]
+            if values is not None
+        ]
+        if not tables:
+            return
+        means = tuple(values.mean(0) for values in tables)
+        before = held.means if held is not None else means
+        spread = max(_spread(*pair) for pair in zip(tables, before, strict=False))
+        rows = len(tables[0])
+        if held is None:
+            stages[number] = Stage(place, spread, rows, means)
+        else:
+            stages[number] = held._replace(spread=max(spread, held.spread), rows=held.rows + rows)
+
+    def read(self) -> Answer:
+        found: dict[str, Stage] = {}
+        for number, stage in self.loaders.items():
+            loader = self.feed.loaders.get(number)
+            if loader is not None and loader.trained:
+                found[f"batches of loader {number}"] = stage
+        if self.models:
+            found["inputs of the model"] = self.models[min(self.models)]
+        found = {name: stage for name, stage in found.items() if stage.rows >= FEWEST}
+        if not found:
+            return Unclear("no training batch of several examples with several features was seen")
+        name, least = min(found.items(), key=lambda item: item[1].spread)
+        measured: dict[str, Any] = {"spread_between_examples": least.spread, "examples": least.rows, "seen_in": name}
+        reading = Reading(**measured)
+        return reading if least.place is None else reading.at(least.place)
+
+
+def _spread(values: Floats, before: Floats) -> float:
+    values = np.nan_to_num(values, nan=0.0, posinf=1e30, neginf=-1e30)
+    scale = float(np.sqrt((values**2).mean()))
+    if scale == 0.0:
+        return 0.0
+    between = float(values.std(0).max())
+    if before.shape == values.shape[1:]:
+        between = max(between, float(np.abs(np.nan_to_num(values.mean(0) - before)).max()))
+    return between / scale

@@ -1,0 +1,48 @@
+"""How many targets are masked out?
+
+Counts the targets equal to ignore_index at the training calls of cross_entropy and nll_loss on sampled steps.
+
+Why it matters: where every target is ignored the mean is taken over nothing, the loss is NaN or zero, and nothing is
+learnt.
+Cannot tell: whether a high share is meant, as in fine-tuning on answers alone; masks multiplied by hand.
+Silent when: at least a tenth of the targets counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clew.observe.watch import Answer, LossCall, Watch
+from clew.observe.watches._loss_values import CLASSES, ignored, integers, some
+from clew.records.clue import Reading, Unclear
+
+if TYPE_CHECKING:
+    from clew.records.place import Place
+
+
+class LabelsMasked(Watch):
+    test = "labels_masked"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.targets = self.batches = self.empty = 0
+        self.masked = 0.0
+        self.where: Place | None = None
+
+    def loss(self, event: LossCall) -> None:
+        if not event.sampled or not event.grad or event.name not in CLASSES or not integers(event.target):
+            return
+        share = float((some(event.target) == ignored(event)).float().mean())
+        self.batches += 1
+        self.empty += share == 1.0
+        self.targets += event.target.numel()
+        self.masked += share * event.target.numel()
+        if self.where is None or share == 1.0:
+            self.where = event.place
+
+    def read(self) -> Answer:
+        if not self.targets:
+            return Unclear("no training call of a loss with class indices was seen")
+        share = self.masked / self.targets
+        reading = Reading(masked_share=share, batches=self.batches, empty_batches=self.empty)
+        return reading.at(self.where) if self.where is not None and (share > 0.9 or self.empty) else reading

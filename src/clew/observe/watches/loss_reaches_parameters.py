@@ -1,0 +1,112 @@
+"""Does the loss depend, through autograd, on every trainable parameter?
+
+Looks at the gradients after backward and before a step, and where there are none at the graph of the loss itself, over
+all sampled steps and all losses together.
+
+Why it matters: optimisers skip parameters without a gradient silently, so whatever lies behind a detach, an item or a
+re-wrapped tensor stays as it was initialised.
+Cannot tell: a path that carries only zeros; a branch that was detached by accident from one detached on purpose, where
+another loss still reaches it.
+Silent when: the parameters are frozen, no optimiser holds them (target and EMA networks), or another loss of the run
+reaches them (two players, stop-gradient).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clew.observe.watch import Answer, Backward, Forward, OptimizerEvent, Raised, Saw
+from clew.observe.watches._loss_graph import parameters_under
+from clew.observe.watches._reach import Reach, is_prototype, where_made
+from clew.records.clue import Unclear
+
+if TYPE_CHECKING:
+    import torch
+
+    from clew.records.place import Place
+
+SETTLED = 2
+"""Steps of an optimiser after which a parameter without a gradient is no matter of a branch not taken yet."""
+SHOWN = 5
+
+
+class LossReachesParameters(Reach):
+    test = "loss_reaches_parameters"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.backwards = 0
+        self.place: Place | None = None
+        self.trained = self.frozen = False
+        self.without_graph: Place | None = None
+        self.grad_mode = True
+        self.missing: dict[int, tuple[int, int, list[Place]]] = {}
+
+    def forward(self, event: Forward) -> None:
+        self.grad_mode = event.grad
+
+    def after_backward(self, event: Backward) -> None:
+        if not event.sampled:
+            return
+        self.backwards += 1
+        self.place = event.place
+        leaves = self.trainable()
+        self.frozen = self.frozen or not leaves
+        self.note_gradients(leaves)
+        if leaves and not self.reached.any:
+            # Gradients may have been taken without being stored; the graph says whether there is a way at all.
+            parameters_under([event.loss], self._told)
+
+    def _told(self, leaf: torch.Tensor) -> None:
+        if leaf.requires_grad:
+            self.reached.add(leaf)
+
+    def before_step(self, event: OptimizerEvent) -> None:
+        if not event.sampled:
+            return
+        leaves = [p for group in event.optimizer.param_groups for p in group["params"] if p.requires_grad]
+        self.trained = self.trained or bool(leaves)
+        self.note_gradients(leaves)
+        self.steps[event.number] = self.steps.get(event.number, 0) + 1
+        missing = [leaf for leaf in leaves if leaf not in self.reached]
+        if self.steps[event.number] <= SETTLED and missing:
+            return
+        self.missing[event.number] = self._named(missing, len(leaves))
+
+    def _named(self, missing: list[torch.Tensor], of: int) -> tuple[int, int, list[Place]]:
+        places: list[Place] = []
+        count = len(missing)
+        ids = {id(leaf) for leaf in missing}
+        for _, module in self.recorder.live_models() if missing else []:
+            for name, parameter in module.named_parameters():
+                if id(parameter) in ids:
+                    ids.discard(id(parameter))
+                    if is_prototype(module, name):
+                        count -= 1
+                    elif len(places) < SHOWN:
+                        places.append(where_made(module, name))
+        return count, of, places
+
+    def raised(self, event: Raised) -> None:
+        if event.during == "backward" and "does not require grad" in event.error and self.grad_mode:
+            self.without_graph = event.place
+            self.frozen = not self.trainable()
+
+    def read(self) -> Answer:
+        if not self.backwards:
+            if self.without_graph is not None and not self.frozen:
+                text = "What backward was called on has no graph, although gradients were enabled."
+                return Saw("none", reached=0).at(self.without_graph).saying(text)
+            return Unclear("no backward of a loss was seen")
+        if not self.reached.any:
+            if self.frozen:
+                return Unclear("no parameter of the models that were seen is trainable")
+            text = "backward ran and gave no parameter a gradient: the loss is cut off from all of them."
+            return Saw("none", reached=0).at(self.place).saying(text)
+        count = sum(missing for missing, _, _ in self.missing.values())
+        if count:
+            of = sum(total for missing, total, _ in self.missing.values() if missing)
+            places = [place for _, _, held in self.missing.values() for place in held]
+            text = f"{count} of {of} trainable tensors never get a gradient from any loss of this run."
+            return Saw("some_missing", missing=count, of=of).at(*places[:SHOWN]).saying(text)
+        return Saw("all", reached=len(self.reached))

@@ -1,0 +1,112 @@
+"""Do prediction and target have the same shape where the loss subtracts or multiplies them?
+
+Shapes are compared at every call of an element-wise loss function. Where the loss is a mean or sum over a difference
+written by hand, the graph shows the shape of the prediction and of the difference.
+
+Why it matters: (B, 1) against (B,) becomes a (B, B) table of every prediction against every target, whose optimum is
+the mean of all targets for every input.
+Cannot tell: equal shapes with axes in the wrong order; other formulas written by hand than a difference.
+Silent when: one side simply expands to the other's shape (a scalar target, a per-channel target), or axes of length 1
+were put in on purpose to compare all pairs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clew.observe.watch import Answer, Backward, LossCall, Saw, Watch
+from clew.observe.watches._loss_graph import MOVES, PICKS, Made, bare, inputs, residual, shape, terms
+from clew.observe.watches._loss_values import reduction
+from clew.records.clue import Unclear
+
+if TYPE_CHECKING:
+    from clew.records.place import Place
+
+ELEMENTWISE = frozenset(
+    "mse_loss l1_loss smooth_l1_loss huber_loss poisson_nll_loss gaussian_nll_loss kl_div soft_margin_loss "
+    "hinge_embedding_loss".split()
+)
+
+
+class LossShapes(Watch):
+    test = "loss_shapes"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.looked = 0
+        self.calls = Made(32)
+        self.found: tuple[str, str, str, Place | None] | None = None
+
+    def loss(self, event: LossCall) -> None:
+        if self.found is not None or not isinstance(event.input, torch.Tensor):
+            return
+        if event.sampled:
+            self.calls.note(event.result, event.name)
+            self.looked += 1
+        if event.name in ELEMENTWISE and isinstance(event.target, torch.Tensor):
+            given, wanted = event.input.shape, event.target.shape
+            if given != wanted and self._by_accident(event):
+                together = _together(given, wanted)
+                if together not in (None, given, wanted):
+                    self.found = (str(tuple(given)), str(tuple(wanted)), str(tuple(together or ())), event.place)
+
+    def _by_accident(self, event: LossCall) -> bool:
+        if event.input.dim() != event.target.dim():
+            return True
+        # Same number of axes, and each side has one of length 1 where the other has not: mostly all pairs on purpose.
+        node = event.input.grad_fn
+        return reduction(event) != "none" and node is not None and not _given_axes(node)
+
+    def before_backward(self, event: Backward) -> None:
+        if not event.sampled or self.found is not None:
+            return
+        for term in terms(event.loss, self.calls):
+            difference = residual(term.node) if term.known is None else None
+            if difference is not None:
+                self.looked += 1
+                self._by_hand(difference, event)
+
+    def _by_hand(self, difference: Any, event: Backward) -> None:
+        operands = [fed for fed, _ in difference.next_functions]
+        made = [fed for fed in operands if fed is not None]
+        # The target must be a constant: two computed sides may be pairs on purpose.
+        if len(operands) != 2 or len(made) != 1 or _given_axes(made[0]):
+            return
+        given, together = shape(made[0]), shape(difference)
+        if given is None or together is None or len(together) != 2 or together[0] != together[1] or together[0] < 2:
+            return
+        length = together[0]
+        if given == (length, 1):
+            self.found = (str(given), f"({length},)", str(together), event.place)
+        elif given == (length,):
+            self.found = (str(given), f"({length}, 1)", str(together), event.place)
+
+    def read(self) -> Answer:
+        if self.found is not None:
+            given, wanted, together, place = self.found
+            text = f"A prediction of shape {given} meets a target of shape {wanted}; together they become {together}."
+            return Saw("broadcast", prediction=given, target=wanted, together=together).at(place).saying(text)
+        if not self.looked:
+            return Unclear("no call of a loss function and no difference written by hand was seen")
+        return Saw("match", calls=self.looked)
+
+
+def _given_axes(node: Any) -> bool:
+    """Whether axes were put in, or entries picked, between the model and here."""
+    for _ in range(8):
+        if bare(node) in ("Unsqueeze", "Index", "Expand", "Slice"):
+            return True
+        fed = inputs(node)
+        if bare(node) not in MOVES | PICKS or len(fed) != 1:
+            return False
+        node = fed[0]
+    return False
+
+
+def _together(first: torch.Size, second: torch.Size) -> torch.Size | None:
+    try:
+        return torch.Size(torch.broadcast_shapes(first, second))  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return None

@@ -1,0 +1,119 @@
+"""Does the optimiser descend the loss, or climb it?
+
+Follows what backward is called on down to the loss functions it consists of, with the sign each of them has got on the
+way, and reads `maximize` of the optimisers that step.
+
+Why it matters: with the sign turned round the model learns what to avoid, at every learning rate.
+Cannot tell: a likelihood, a reward or a similarity written out by hand with the wrong sign; an update written by hand;
+a loss that is climbed on purpose and alone, as in unlearning.
+Silent when: any other backward of the run descends (the two players of a GAN, domain confusion, adversarial examples),
+the negated loss is one term among others, its factor changes from step to step (returns and advantages), or no
+optimiser holds a parameter of the model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Saw, Watch
+from clew.observe.watches._loss_graph import Made, Term, terms, value_of
+from clew.observe.watches._loss_values import plain, total
+from clew.records.clue import Unclear
+
+if TYPE_CHECKING:
+    from clew.records.place import Place
+
+MINIMISED = frozenset(
+    "cross_entropy nll_loss binary_cross_entropy binary_cross_entropy_with_logits mse_loss l1_loss smooth_l1_loss "
+    "huber_loss kl_div poisson_nll_loss gaussian_nll_loss ctc_loss multi_margin_loss multilabel_margin_loss "
+    "multilabel_soft_margin_loss soft_margin_loss triplet_margin_loss".split()
+)
+MINOR = 0.1
+ENOUGH = 3
+
+
+class Call(NamedTuple):
+    name: str
+    value: float
+    place: Place | None
+
+
+class LossSign(Watch):
+    test = "loss_sign"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.calls = Made(64)
+        self.descending = self.climbing = self.other = 0
+        self.factors: list[float] = []
+        self.where: tuple[Place | None, ...] = ()
+        self.name = ""
+        self.made: dict[int, Place | None] = {}
+        self.maximizing: dict[int, bool] = {}
+        self.trains_model = False
+
+    def loss(self, event: LossCall) -> None:
+        if event.sampled and event.grad and event.name in MINIMISED and plain(event.result):
+            self.calls.note(event.result, Call(event.name, total(event.result), event.place))
+
+    def before_backward(self, event: Backward) -> None:
+        if not event.sampled or not plain(event.loss):
+            return
+        parts = terms(event.loss, self.calls)
+        known = [part for part in parts if part.known is not None and part.factor]
+        if not known:
+            self.other += 1
+            return
+        self.name = known[0].known.name
+        if any((part.factor or 0.0) > 0 for part in known):
+            self.descending += 1
+            self.where = self.where or (known[0].known.place, event.place)
+        elif self._is_main(event, known, len(parts)):
+            self.climbing += 1
+            self.where = (known[0].known.place, event.place)
+            self.factors = (self.factors + [abs(part.factor or 0.0) for part in known])[-64:]
+        else:
+            self.other += 1
+
+    def _is_main(self, event: Backward, known: list[Term], parts: int) -> bool:
+        """Whether little besides the negated losses is in there, or less than they are and of the same sign, as in an
+        evidence bound whose sign was never turned."""
+        if len(known) == parts:
+            return True
+        theirs = float(sum((part.factor or 0.0) * part.known.value for part in known))
+        rest = value_of(event.loss) - theirs
+        return abs(rest) < MINOR * abs(theirs) or (theirs < 0 and theirs < rest < 0)
+
+    def optimizer_made(self, event: OptimizerEvent) -> None:
+        if len(self.made) < 64:
+            self.made[event.number] = event.place
+
+    def before_step(self, event: OptimizerEvent) -> None:
+        if not event.sampled:
+            return
+        groups = event.optimizer.param_groups
+        self.maximizing[event.number] = all(group.get("maximize", False) for group in groups)
+        if not self.trains_model:
+            names = self.recorder.parameter_names()
+            self.trains_model = any(id(held) in names for group in groups for held in group["params"])
+
+    def read(self) -> Answer:
+        if not self.descending and not self.climbing:
+            return Unclear("nothing that backward was called on is plainly the result of a loss function of torch")
+        if not self.maximizing or not self.trains_model:
+            return Unclear("no optimiser was seen to step the parameters of a model")
+        maximized = all(self.maximizing.values())
+        if maximized and self.descending and not self.climbing and not self.other:
+            makers = [place for number, place in self.made.items() if self.maximizing.get(number)]
+            text = f"The optimiser has maximize=True and climbs {self.name}, which is to be minimised."
+            return Saw("negated", maximize=True, loss=self.name).at(*makers[:1], *self.where).saying(text)
+        if self.climbing and not self.descending and not maximized:
+            if self.other or not self._steady():
+                return Unclear("a loss is negated, in part of the backward calls or with a factor that changes")
+            text = f"What backward is called on is minus {self.name}, so every step raises it."
+            return Saw("negated", maximize=False, loss=self.name).at(*self.where).saying(text)
+        return Saw("usual", backwards=self.descending + self.climbing)
+
+    def _steady(self) -> bool:
+        low, high = min(self.factors), max(self.factors)
+        return high <= 1.01 * low and (self.climbing >= ENOUGH or low == high == 1.0)

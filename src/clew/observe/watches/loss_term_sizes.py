@@ -1,0 +1,114 @@
+"""Are the terms of the loss of comparable size?
+
+Follows what backward is called on down to its weighted terms and reads their values on sampled steps: results of loss
+functions, means and sums of squares written by hand, and one further term as what the others leave.
+
+Why it matters: where one term exceeds another by orders of magnitude, that term alone is trained.
+Cannot tell: size from influence; two or more terms of other kinds written by hand.
+Silent when: the small term carries an explicit weight well below the others', since somebody chose it; a term is
+exactly zero or switched off for the moment.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clew.observe.watch import Answer, Backward, LossCall, Watch
+from clew.observe.watches._loss_graph import Made, Term, square_value, terms, value_of
+from clew.observe.watches._loss_values import plain, total
+from clew.records.clue import Reading, Unclear
+
+if TYPE_CHECKING:
+    from clew.records.place import Place
+
+CHOSEN = 0.1
+"""A weight this far below 1, or below all the others, was put there on purpose."""
+RESOLVED = 1e-5
+"""What the known terms leave of the total is rounding below this share of it."""
+
+
+class Call(NamedTuple):
+    value: float
+    place: Place | None
+
+
+class Size(NamedTuple):
+    size: float
+    weight: float
+    place: Place | None
+
+
+class LossTermSizes(Watch):
+    test = "loss_term_sizes"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.calls = Made(64)
+        self.ratios: list[float] = []
+        self.unreadable = self.most = 0
+        self.widest = 1.0
+        self.where: tuple[Place | None, ...] = ()
+
+    def loss(self, event: LossCall) -> None:
+        if event.sampled and event.grad and plain(event.result):
+            self.calls.note(event.result, Call(total(event.result), event.place))
+
+    def before_backward(self, event: Backward) -> None:
+        if not event.sampled or not plain(event.loss) or event.loss.numel() != 1:
+            return
+        parts = terms(event.loss, self.calls)
+        if len(parts) == 1:
+            self._keep(1.0, 1)
+        elif parts:
+            sizes = self._sizes(event, parts)
+            if sizes is None:
+                self.unreadable += 1
+            elif sizes:
+                self._compare(sizes, len(parts), event)
+
+    def _compare(self, sizes: list[Size], parts: int, event: Backward) -> None:
+        largest = max(sizes, key=lambda held: held.size)
+        usual = min(1.0, max(held.weight for held in sizes))
+        smallest = min((held for held in sizes if held.weight >= CHOSEN * usual), key=lambda held: held.size)
+        ratio = largest.size / smallest.size
+        if ratio > self.widest:
+            self.widest, self.where = ratio, (largest.place, smallest.place, event.place)
+        self._keep(ratio, parts)
+
+    def _sizes(self, event: Backward, parts: list[Term]) -> list[Size] | None:
+        """Every term that counts at present; None when one drowns in rounding or more than one cannot be read."""
+        found: list[Size] = []
+        together = 0.0
+        unread: list[Term] = []
+        for part in parts:
+            place = part.known.place if part.known is not None else None
+            value = part.known.value if part.known is not None else square_value(part.node)
+            if value is None or part.factor is None:
+                unread.append(part)
+                continue
+            together += part.factor * value
+            found.append(Size(abs(part.factor * value), abs(part.factor), place))
+            self.recorder.record("loss term", part.factor * value, of=str(place or "by hand"))
+        if len(unread) > 1:
+            return None
+        if unread:
+            whole = value_of(event.loss)
+            rest = abs(whole - together)
+            if not rest > RESOLVED * max(abs(whole), abs(together)):
+                return None
+            found.append(Size(rest, abs(unread[0].factor or 1.0), None))
+        return [held for held in found if held.size > 0 and math.isfinite(held.size)]
+
+    def _keep(self, ratio: float, parts: int) -> None:
+        self.ratios = [*self.ratios, ratio][-200:]
+        self.most = max(self.most, parts)
+
+    def read(self) -> Answer:
+        if not self.ratios:
+            if self.unreadable:
+                return Unclear("the loss has terms written by hand whose values cannot be told apart")
+            return Unclear("no backward was seen on a loss with a graph")
+        reading = Reading(largest_over_smallest=statistics.median(self.ratios), terms=self.most)
+        return reading.at(*dict.fromkeys(place for place in self.where if place is not None))

@@ -1,0 +1,100 @@
+"""Does memory in use grow from step to step?
+
+Reads the resident memory of the process after steps, and the memory in use on the device when there is one.
+
+Why it matters: what is kept on every step ends in a killed run, and is often a graph that should have been let go.
+Cannot tell: what is kept: graphs, a replay buffer that fills as designed, logged tensors.
+Silent when: memory jumps once or levels off, as when an evaluation first runs or a cache fills.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import torch
+
+from clew.observe.watch import Answer, OptimizerEvent, Watch
+from clew.observe.watches._network_trend import Bins
+from clew.records.clue import Reading, Unclear
+
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+WARM_UP = 20
+DENSE = 128
+EVERY = 8
+ENOUGH = 50
+STEADY = 0.6
+LEVELS_OFF = 0.25
+"""The least growth of the later half, as a share of that of the earlier half."""
+ONE_JUMP = 0.5
+
+
+class MemoryTrend(Watch):
+    test = "memory_trend"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.steps = 0
+        self.host = Bins()
+        self.device = Bins()
+
+    def after_step(self, event: OptimizerEvent) -> None:
+        self.steps += 1
+        if self.steps <= WARM_UP or (self.steps > DENSE and self.steps % EVERY):
+            return
+        resident = resident_bytes()
+        if resident:
+            self.host.add(resident)
+            if event.sampled:
+                self.recorder.record("memory_resident", resident)
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it without types
+            used = float(torch.cuda.memory_allocated())
+            self.device.add(used)
+            if event.sampled:
+                self.recorder.record("memory_device", used)
+
+    def read(self) -> Answer:
+        kinds = {"resident": self.host, "device": self.device}
+        found = {kind: growth(bins) for kind, bins in kinds.items() if bins.count >= ENOUGH}
+        if not found:
+            return Unclear(f"memory was read {self.host.count} times after the warm-up, {ENOUGH} are needed")
+        kind = max(found, key=lambda name: found[name])
+        early, _, late = kinds[kind].tenths()
+        return Reading(late_over_early=found[kind], memory=kind, early_mb=early / 1e6, late_mb=late / 1e6)
+
+
+def growth(bins: Bins) -> float:
+    """Late over early. What jumped once or has levelled off is taken out: it does not grow from step to step."""
+    early, middle, late = bins.tenths()
+    if early <= 0 or middle <= 0:
+        return 1.0
+    jump = bins.largest_jump()
+    steady = (
+        bins.steadiness() > STEADY
+        and late - middle >= LEVELS_OFF * (middle - early)
+        and jump < ONE_JUMP * (late - early)
+    )
+    return late / early if steady or late <= early else max(1.0, min(late / middle, (late - jump) / early))
+
+
+def resident_bytes() -> float:
+    """What the process holds in memory, 0 where that cannot be read."""
+    try:
+        handle = os.open("/proc/self/statm", os.O_RDONLY)
+    except OSError:
+        return _peak_bytes()
+    try:
+        return float(os.read(handle, 100).split()[1]) * PAGE
+    finally:
+        os.close(handle)
+
+
+def _peak_bytes() -> float:
+    """The highest level so far: it cannot fall, and where it does not rise nothing grows."""
+    try:
+        import resource
+    except ImportError:
+        return 0.0
+    peak = float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return peak if sys.platform == "darwin" else 1024 * peak

@@ -1,0 +1,180 @@
+"""Is the model in eval mode while it is validated?
+
+Why it matters: with dropout active, or batch statistics in use, the validation figures describe a noisier model than
+the one that will be used, and batch normalisation also learns from the validation data.
+Cannot tell: passes under a loader that training uses too, unless they are scored or always on the same other tensor;
+functional dropout that ignores the mode.
+Silent when: the model belongs to no optimiser (averaged copies, targets), one batch is scored again and again (Monte
+Carlo dropout), or passes without gradient feed the training (pseudo-labels, rollouts, generated samples).
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
+
+from clew.observe.watch import Answer, Backward, Batch, Forward, Judged, LossCall, OptimizerEvent, Saw, Watch
+from clew.observe.watches._training_layers import mode_layers, tensors
+from clew.observe.watches._training_values import held_by, version
+from clew.records.clue import Unclear
+from clew.records.place import Place
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from clew.observe.recorder import Recorder
+
+AGAIN = 3
+"""An input that one model scores this often in a row is being sampled from, not validated."""
+INPUTS = 64
+LARGER = 1.5
+"""An input this much larger than every batch is a whole data set."""
+
+
+class Input(NamedTuple):
+    """A tensor that was given to a model: which one it is, how often it had been written to, its rows."""
+
+    number: int
+    version: int
+    rows: int
+
+
+class Passes:
+    """The passes of one model, while batches came from one loader, that nothing was trained on."""
+
+    def __init__(self) -> None:
+        self.in_eval = self.in_train = self.run = self.longest = self.again = self.most_again = 0
+        self.scored = 0
+        self.last: tuple[object, ...] = ()
+        self.steps_by_input: dict[Input, set[int]] = {}
+        self.layer = ""
+        self.place: Place | None = None
+
+
+class ModeInValidation(Watch):
+    test = "mode_in_validation"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.passes: dict[tuple[int, int | None], Passes] = {}
+        self.trained_under: set[int | None] = set()
+        self.trained_on: set[Input] = set()
+        self.inputs: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
+        self.serial = 0
+        self.trained: set[int] = set()
+        self.layered = False
+        self.batches = self.rows = 0
+        self.open: tuple[Passes, Input | None] | None = None  # the last pass, until it is scored
+
+    def batch(self, event: Batch) -> None:
+        self.batches += 1
+        self.rows = max([self.rows, *(held.shape[0] for held in event.tensors[:1] if held.dim())])
+
+    def before_backward(self, event: Backward) -> None:
+        del event
+        self._training_goes_on()
+
+    def _training_goes_on(self) -> None:
+        for held in self.passes.values():
+            held.run = 0
+        self.open = None
+
+    def before_step(self, event: OptimizerEvent) -> None:
+        self._training_goes_on()
+        if event.sampled:
+            held = {id(parameter) for parameter in held_by(event.optimizer)}
+            for number, model in self.recorder.live_models():
+                if number not in self.trained and any(id(p) in held for p in model.parameters()):
+                    self.trained.add(number)
+
+    def forward(self, event: Forward) -> None:
+        if event.grad:
+            given = self._input(event)
+            if given is not None and len(self.trained_on) < 512:
+                self.trained_on.add(given)
+            return
+        given = self._input(event)
+        self._note(event.module, event.model, self.recorder.loader, event.training, event.place, given)
+
+    def _input(self, event: Forward) -> Input | None:
+        tensor = next(iter(tensors(event.inputs)), None)
+        if tensor is None:
+            return None
+        held = self.inputs.get(id(tensor))
+        if held is None or held[0]() is not tensor:
+            if len(self.inputs) >= INPUTS:
+                self.inputs = {key: kept for key, kept in self.inputs.items() if kept[0]() is not None}
+            self.serial += 1
+            held = self.inputs[id(tensor)] = (weakref.ref(tensor), self.serial)
+        return Input(held[1], version(tensor)[1], tensor.shape[0] if tensor.dim() else 0)
+
+    def judged(self, event: Judged) -> None:
+        if event.backward:
+            self.trained_under.add(event.loader)
+        elif event.grad and event.loader is not None:
+            model = self.recorder.models[event.model]()
+            if model is not None:
+                self._note(model, event.model, event.loader, event.training, event.place, None)
+
+    def _note(
+        self,
+        model: nn.Module,
+        number: int,
+        loader: int | None,
+        training: bool,
+        place: Place | None,
+        given: Input | None,
+    ) -> None:
+        layers = list(mode_layers(model))
+        if not layers or len(self.passes) > 256:
+            return
+        self.layered = True
+        held = self.passes.setdefault((number, loader), Passes())
+        active = [name for name, layer in layers if layer.training]
+        if not training or not active:
+            held.in_eval += 1
+            return
+        held.in_train += 1
+        held.layer = active[0]
+        held.place = held.place or place
+        held.run += 1
+        held.longest = max(held.longest, held.run)
+        now = (self.batches, self.recorder.step, given if loader is None else None)
+        held.again = held.again + 1 if held.last == now else 1
+        held.last = now
+        held.most_again = max(held.most_again, held.again)
+        self.open = (held, given)
+        if given is not None and (given in held.steps_by_input or len(held.steps_by_input) < 16):
+            steps = held.steps_by_input.setdefault(given, set())
+            if len(steps) < 3:
+                steps.add(self.recorder.step)
+
+    def loss(self, event: LossCall) -> None:
+        """A loss without gradient right after a pass without gradient is a score."""
+        if not event.grad and self.open is not None:
+            held, given = self.open
+            whole = given is not None and given.rows > LARGER * self.rows
+            held.scored += self.recorder.loader not in self.trained_under or whole
+            self.open = None
+
+    def read(self) -> Answer:
+        if not self.trained:
+            return Unclear("no model whose parameters an optimiser holds was called")
+        seen = {key: held for key, held in self.passes.items() if key[0] in self.trained}
+        for (_, loader), held in seen.items():
+            once = held.in_train and held.most_again < AGAIN
+            if once and self.trained_under and self._validates(held, loader):
+                module = Place(module=held.layer) if held.layer else None
+                return Saw("train", passes=held.in_train, in_eval=held.in_eval).at(held.place, module)
+        if any(held.in_eval for held in seen.values()):
+            return Saw("eval", passes=sum(held.in_eval for held in seen.values()))
+        if not self.layered:
+            return Unclear("no layer that depends on the mode was seen outside training")
+        return Unclear("no validation pass was seen")
+
+    def _validates(self, held: Passes, loader: int | None) -> bool:
+        if loader is not None and loader not in self.trained_under:
+            return held.longest >= 2 or held.scored > 0
+        fixed = any(len(steps) > 1 for given, steps in held.steps_by_input.items() if given not in self.trained_on)
+        return held.scored > 0 or (fixed and len(self.trained) == 1)

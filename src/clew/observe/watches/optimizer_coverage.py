@@ -1,0 +1,121 @@
+"""Does an optimiser hold every trainable parameter of the model that is trained?
+
+Why it matters: a parameter that the loss reaches and no optimiser holds keeps its random start, and the rest fits
+itself around it.
+Cannot tell: a parameter left out on purpose from one forgotten; parameters that no module registers
+(registered_modules looks for those).
+Silent when: the parameters move by other means, belong to a network in eval mode of which nothing is optimised (a
+perceptual loss), only inputs are optimised, or another optimiser holds them (GANs, actor and critic).
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from clew.observe.watch import Answer, Backward, OptimizerEvent, Saw, Watch
+from clew.observe.watches._training_values import fingerprint, held_by
+from clew.records.clue import Unclear
+from clew.records.place import Place
+
+if TYPE_CHECKING:
+    import torch
+
+    from clew.observe.recorder import Recorder
+
+LOOKS = 2
+MOST = 4000
+
+
+class Left:
+    """A parameter with a gradient that no optimiser held when it was looked at."""
+
+    def __init__(self, parameter: torch.Tensor, name: str, model: int) -> None:
+        self.held = weakref.ref(parameter)
+        self.name = name
+        self.model = model
+        self.print = fingerprint(parameter)
+        self.looks = 0
+        self.first_step = -1
+
+
+class OptimizerCoverage(Watch):
+    test = "optimizer_coverage"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.left: dict[int, Left] = {}
+        self.models: dict[int, tuple[bool, bool]] = {}  # holds something optimised, in training mode
+        self.made: dict[int, Place | None] = {}
+        self.idle: dict[int, int] = {}  # steps of an optimiser that none of whose parameters had a gradient for
+        self.busy: set[int] = set()  # optimisers with a gradient or with a parameter of a called model
+        self.any_model_optimised = False
+        self.parameters = self.looks = 0
+
+    def optimizer_made(self, event: OptimizerEvent) -> None:
+        if len(self.made) < 256:
+            self.made[event.number] = event.place
+
+    def after_backward(self, event: Backward) -> None:
+        """Gradients are there now, whatever is cleared when; whether an optimiser holds them is settled at step."""
+        if not event.sampled:
+            return
+        optimized = {id(p) for _, optimizer in self.recorder.live_optimizers() for p in held_by(optimizer)}
+        for number, model in self.recorder.live_models():
+            has, training = False, model.training
+            for name, parameter in model.named_parameters():
+                if id(parameter) in optimized:
+                    has = True
+                elif parameter.requires_grad and parameter.grad is not None and len(self.left) < MOST:
+                    held = self.left.get(id(parameter))
+                    if held is None or held.held() is not parameter:
+                        self.left[id(parameter)] = Left(parameter, name, number)
+            before = self.models.get(number, (False, False))
+            self.models[number] = (has or before[0], training or before[1])
+            self.any_model_optimised = self.any_model_optimised or has
+
+    def after_step(self, event: OptimizerEvent) -> None:
+        if not event.sampled:
+            return
+        self.looks += 1
+        optimized = {id(p) for _, optimizer in self.recorder.live_optimizers() for p in held_by(optimizer)}
+        for key, held in list(self.left.items()):
+            parameter = held.held()
+            if parameter is None or not parameter.requires_grad or key in optimized:
+                del self.left[key]
+            elif fingerprint(parameter) != held.print:
+                held.looks = -MOST  # something else moves it
+            elif held.first_step != event.step:
+                held.first_step = event.step
+                held.looks += 1
+        mine = list(held_by(event.optimizer))
+        called = {id(p) for _, model in self.recorder.live_models() for p in model.parameters()}
+        if any(p.grad is not None for p in mine) or any(id(p) in called for p in mine):
+            self.busy.add(event.number)
+        else:
+            self.idle[event.number] = self.idle.get(event.number, 0) + 1
+
+    def read(self) -> Answer:
+        if not self.looks:
+            return Unclear("no optimiser step was seen")
+        left = [held for held in self.left.values() if held.looks >= LOOKS]
+        idle = [number for number, steps in self.idle.items() if steps >= LOOKS and number not in self.busy]
+        if idle and left and not self.any_model_optimised:
+            return Saw("other_model", optimisers=len(idle), parameters=len(left)).at(
+                self.made.get(idle[0]), Place(parameter=left[0].name)
+            )
+        partly = [held for held in left if self.models[held.model][0]]
+        whole = [held for held in left if self.models[held.model][1]] if self.any_model_optimised else []
+        missing = partly or whole
+        if missing:
+            place = next((self.made[number] for number in sorted(self.made) if number in self.busy), None)
+            names = [held.name for held in missing]
+            shown = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
+            return (
+                Saw("missing", parameters=len(names))
+                .at(place, Place(parameter=names[0]))
+                .saying(f"{len(names)} trainable parameters that the loss reaches are in no optimiser: {shown}")
+            )
+        if not self.any_model_optimised:
+            return Unclear("no optimiser holds a parameter of a model that was called")
+        return Saw("complete", steps=self.looks)

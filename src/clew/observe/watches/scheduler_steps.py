@@ -1,0 +1,168 @@
+"""How often does the scheduler step, and does that fit its settings?
+
+Why it matters: a schedule counted in epochs and stepped per batch freezes the model within the first epoch; one
+counted in batches and stepped per epoch never leaves its beginning; one stepped before the optimiser skips its first
+rate.
+Cannot tell: which horizon was intended when the rate is still moving.
+Silent when: the rate returns by design (warm restarts, cycles), the run itself ends with the schedule, or the first
+step was skipped by a GradScaler.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clew.observe.watch import Answer, Backward, OptimizerEvent, Saw, SchedulerStep, Watch
+from clew.records.clue import Unclear
+from clew.records.place import Place
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
+
+COLLAPSED = 1e-3
+"""Of the highest rate so far: from here on a step moves nothing."""
+LOW_AFTER_EPOCH = 0.05
+FROZEN_STEPS = 20
+RETURNS = ("CosineAnnealingWarmRestarts", "CyclicLR")
+
+
+class Run:
+    """One scheduler: when it was called, and what the rate did."""
+
+    def __init__(self, scheduler: Any) -> None:
+        self.kind = type(scheduler).__name__
+        self.optimizer = id(getattr(scheduler, "optimizer", None))
+        self.total = _horizon(scheduler)
+        self.place: Place | None = None
+        self.first_place: Place | None = None
+        self.calls = self.in_first_epoch = 0
+        self.before_any = self.skipped_first = False  # called before any backward; and the first rate was gone by then
+        self.again_there = 0  # calls at the first call's place, after steps
+        self.between = 0  # steps with a call between their backward and them
+        self.called_since_backward = self.pending = False
+        self.steps = self.frozen_steps = 0
+        self.highest = self.rate = 0.0
+        self.after_first_epoch = 0.0  # rate over highest rate when the second epoch began; 0 before that
+        self.base = max(getattr(scheduler, "base_lrs", None) or [0.0])
+        self.rises = True
+
+
+class SchedulerSteps(Watch):
+    test = "scheduler_steps"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.runs: dict[int, Run] = {}
+        self.backwards = self.steps = self.epochs = 0
+        self.rates: dict[int, float] = {}  # the highest rate each optimiser stepped with
+        self.taken: dict[int, int] = {}  # steps of each optimiser, also before its scheduler's first call
+
+    def before_backward(self, event: Backward) -> None:
+        del event
+        self.backwards += 1
+        for run in self.runs.values():
+            run.called_since_backward = run.pending = False
+
+    def scheduler(self, event: SchedulerStep) -> None:
+        if id(event.scheduler) not in self.runs and len(self.runs) >= 64:
+            return
+        run = self.runs.setdefault(id(event.scheduler), Run(event.scheduler))
+        run.calls += 1
+        run.place = event.place
+        run.called_since_backward = True
+        if run.calls == 1:
+            run.first_place = event.place
+            run.before_any = not self.backwards
+        elif run.steps and event.place == run.first_place:
+            run.again_there += 1
+        if event.epoch == 0:
+            run.in_first_epoch += 1
+        if run.optimizer not in self.rates and getattr(event.scheduler, "last_epoch", 0) > 0:
+            run.skipped_first = True
+        rate = _rate(getattr(event.scheduler, "optimizer", None))
+        if rate is None:
+            return
+        run.rises = run.rises and rate >= run.rate
+        run.rate, run.highest = rate, max(run.highest, rate, self.rates.get(run.optimizer, 0.0))
+        if event.epoch and not run.after_first_epoch and run.highest:
+            run.after_first_epoch = rate / run.highest
+
+    def before_step(self, event: OptimizerEvent) -> None:
+        self.steps += 1
+        self.epochs = self.recorder.epoch
+        key = id(event.optimizer)
+        if key in self.rates or len(self.rates) < 64:
+            self.rates[key] = max(self.rates.get(key, 0.0), _rate(event.optimizer) or 0.0)
+            self.taken[key] = self.taken.get(key, 0) + 1
+        for run in self.runs.values():
+            if run.optimizer == key:
+                run.steps += 1
+                run.pending, run.called_since_backward = run.called_since_backward, False
+                run.frozen_steps += bool(run.highest) and run.rate <= COLLAPSED * run.highest
+
+    def after_step(self, event: OptimizerEvent) -> None:
+        """Only now is it known that no backward ran inside the step, in a closure."""
+        for run in self.runs.values():
+            if run.optimizer == id(event.optimizer):
+                run.between += run.pending
+                run.pending = False
+
+    def read(self) -> Answer:
+        if not self.runs:
+            return Saw("plausible", schedulers=0) if self.steps else Unclear("no optimiser step was seen")
+        for run in self.runs.values():
+            figures = {"calls": run.calls, "steps": run.steps, "rate": run.rate, "highest_rate": run.highest}
+            fault = self._too_fast(run) or self._too_slow(run)
+            if fault:
+                return Saw("wrong_cadence", **figures).at(run.place).saying(fault)
+            from_start = run.before_any and run.skipped_first and run.again_there
+            if run.steps > 1 and (from_start or run.between >= max(2, run.steps / 2)):
+                return Saw("before_optimizer", **figures).at(run.first_place)
+        return Saw("plausible", schedulers=len(self.runs), steps=self.steps)
+
+    def _too_fast(self, run: Run) -> str:
+        if run.kind in RETURNS or not run.steps or run.calls < 0.8 * run.steps:
+            return ""
+        if run.kind == "CosineAnnealingLR" and run.total and run.calls >= 2 * run.total and run.calls > FROZEN_STEPS:
+            return f"{run.calls} calls, one per step, ran through a schedule of {run.total} again and again"
+        gone = run.frozen_steps >= max(FROZEN_STEPS, run.steps / 2)
+        low = 0 < run.after_first_epoch <= LOW_AFTER_EPOCH
+        early = low and run.in_first_epoch >= FROZEN_STEPS / 2 and run.steps >= 1.5 * run.in_first_epoch
+        if gone or early:
+            return f"stepped once per batch, the schedule took the rate from {run.highest:.3g} to {run.rate:.3g}"
+        return ""
+
+    def _too_slow(self, run: Run) -> str:
+        steps = self.taken.get(run.optimizer, 0)
+        if run.calls < 2 or steps < 4 * run.calls:
+            return ""
+        cut = 0 < self.recorder.limit <= self.recorder.step  # a run that was stopped says nothing about its horizon
+        if run.total and not cut and abs(run.total - steps) <= 0.02 * steps:
+            return f"a schedule of {run.total} steps was called {run.calls} times, in {steps} optimiser steps"
+        if run.calls >= 5 and run.rises and 0 < run.rate <= 0.1 * run.base:
+            return f"after {steps} optimiser steps the warm-up has reached {run.rate:.3g} of {run.base:.3g}"
+        return ""
+
+
+def _horizon(scheduler: Any) -> int:
+    """How many calls a schedule is made for, where it says so."""
+    for name in ("total_steps", "T_max", "total_iters"):
+        held = getattr(scheduler, name, None)
+        if isinstance(held, int) and held > 0:
+            return held
+    for function in getattr(scheduler, "lr_lambdas", None) or ():
+        held = (getattr(function, "keywords", None) or {}).get("num_training_steps")
+        if isinstance(held, int):
+            return held
+    return 0
+
+
+def _rate(optimizer: Any) -> float | None:
+    """The rate of the first group, unless reading it would wait for a device."""
+    groups = getattr(optimizer, "param_groups", None) or [{}]
+    held = groups[0].get("lr")
+    if isinstance(held, torch.Tensor):
+        return float(held) if held.device.type == "cpu" else None
+    return float(held) if isinstance(held, int | float) else None

@@ -1,0 +1,132 @@
+"""Is softmax taken over the classes, and the loss reduced over the right axes?
+
+Every softmax that feeds a loss is followed to the loss call, and its sums over the class axis are taken there. A view
+that cuts the channels of a convolution apart, and an argmax over the batch of what the loss saw, count as well.
+
+Why it matters: a softmax over the batch makes examples compete with each other instead of classes. Nothing raises, and
+the loss still falls a little.
+Cannot tell: axes of equal length in the wrong order, and a softmax inside the network, such as attention over queries.
+Silent when: the softmax stays inside the network, or the scores form a square table as in contrastive losses.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clew.observe.watch import Answer, FunctionCall, LossCall, Saw, Watch
+from clew.observe.watches._loss_graph import MOVES, Made, bare, inputs, shape, walk
+from clew.observe.watches._loss_values import by_class, plain
+from clew.records.clue import Unclear
+
+if TYPE_CHECKING:
+    from clew.records.place import Place
+
+CLASS_LOSSES = frozenset(("cross_entropy", "nll_loss"))
+OTHER_LOSSES = frozenset(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "kl_div"))
+BELOW_LOG = MOVES | frozenset(("Clamp", "ClampMin", "ClampMax", "Add"))
+"""What stands between a softmax and a logarithm taken by hand."""
+WRONG = 0.02
+
+
+class SoftmaxAxis(Watch):
+    test = "softmax_axis"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.softmaxes = Made()
+        self.looked = 0
+        self.found: tuple[str, tuple[Place | None, ...], float] | None = None
+        self.scores: weakref.ref[torch.Tensor] | None = None
+
+    def function(self, event: FunctionCall) -> None:
+        if event.name in ("softmax", "log_softmax"):
+            self.softmaxes.note(event.result, event.place)
+        elif event.name == "argmax" and self.found is None and self._over_batch(event):
+            text = f"argmax runs over the {event.input.shape[0]} examples of the batch, not over the classes."
+            self.found = (text, (event.place,), 0.0)
+
+    def _over_batch(self, event: FunctionCall) -> bool:
+        held = self.scores() if self.scores is not None else None
+        if held is None or held.dim() != 2 or event.input.shape != held.shape or held.shape[0] == held.shape[1]:
+            return False
+        same = event.input is held or (plain(held) and event.input.data_ptr() == held.data_ptr())
+        return same and held.shape[0] > 1 and event.options.get("dim") in (0, -2)
+
+    def loss(self, event: LossCall) -> None:
+        if not event.sampled or event.name not in CLASS_LOSSES | OTHER_LOSSES or not plain(event.input):
+            return
+        self.looked += 1
+        if event.name == "cross_entropy":
+            self.scores = weakref.ref(event.input)
+        if self.found is not None or event.input.grad_fn is None:
+            return
+        if event.name in CLASS_LOSSES:
+            self._scrambled(event)
+        # Where only part of the values was picked on the way, the sums say nothing, and the walk ends there.
+        node = walk(event.input.grad_fn, MOVES)
+        by_hand = bare(node) == "Log"
+        node = walk(inputs(node)[0], BELOW_LOG) if by_hand else node
+        if bare(node) == "Softmax" or (bare(node) == "LogSoftmax" and not by_hand):
+            self._sums(event, node, by_hand)
+
+    def _sums(self, event: LossCall, node: Any, by_hand: bool) -> None:
+        """A softmax feeds this loss: its values must sum to one over the classes."""
+        seen = event.input
+        if seen.dim() < 2 or seen.shape[0] == seen.shape[1]:
+            return
+        # Over one class alone a softmax is 1 whatever the scores are; over several its axis is wrong.
+        if seen.shape[1] == 1 and shape(node) == tuple(seen.shape) and _axis(node, seen.dim()) == 1:
+            self.found = (
+                "A softmax runs over an axis of length 1 and gives 1 for every input.",
+                self._at(event, node),
+                1.0,
+            )
+            return
+        if event.name in OTHER_LOSSES and (seen.dim() != 2 or _axis(node, 2) != 0 or shape(node) != tuple(seen.shape)):
+            return
+        logs = by_hand or bare(node) == "LogSoftmax"
+        rows = by_class(seen)
+        sums = (rows.exp() if logs else rows).sum(1)
+        off = float((sums - 1).abs().mean())
+        if math.isfinite(off) and off > WRONG:
+            axis = _axis(node, len(shape(node) or ()))
+            text = f"A softmax over axis {axis} feeds {event.name}; over the classes its values do not sum to 1."
+            self.found = (text, self._at(event, node), float(sums.mean()))
+
+    def _at(self, event: LossCall, node: Any) -> tuple[Place | None, ...]:
+        return self.softmaxes.get(node), event.place
+
+    def _scrambled(self, event: LossCall) -> None:
+        """A convolution's (batch, classes, positions) viewed as (rows, classes) without moving the classes last."""
+        node: Any = event.input.grad_fn
+        if bare(node) not in ("View", "UnsafeView", "ReshapeAlias") or event.input.dim() != 2:
+            return
+        fed = inputs(node)
+        before = shape(fed[0]) if fed else None
+        if before is None or bare(fed[0]) != "Convolution" or len(before) < 3 or math.prod(before[2:]) == 1:
+            return
+        if before[1] == event.input.shape[1] and event.input.shape[0] == math.prod(before) // before[1]:
+            rows = tuple(event.input.shape)
+            text = f"An output of shape {before} is viewed as {rows}: each row mixes classes and positions."
+            self.found = (text, (event.place,), 0.0)
+
+    def read(self) -> Answer:
+        if self.found is not None:
+            text, places, mean = self.found
+            return Saw("wrong", sum_over_classes=mean).at(*places).saying(text)
+        if not self.looked:
+            return Unclear("no call of a loss function over classes was seen")
+        return Saw("right", calls=self.looked)
+
+
+def _axis(node: Any, dims: int) -> int | None:
+    """The axis a softmax ran over, from 0; the node keeps negative ones as unsigned numbers."""
+    axis = getattr(node, "_saved_dim", None)
+    if not isinstance(axis, int):
+        return None
+    axis = axis - 2**64 if axis >= 2**63 else axis
+    return axis + dims if axis < 0 else axis

@@ -1,0 +1,68 @@
+"""Do steps take longer and longer?
+
+Takes the time from one step of the first optimiser to the next. Sampled steps are left out, because clew's own readings
+lengthen them, and so are the first ones, in which memory and kernels settle.
+
+Why it matters: work per step that grows points at something that piles up, often a graph or a list.
+Cannot tell: a growing graph from a hot processor or a busy disk; sequences that grow longer on purpose. On a GPU single
+times are those of the queue, and only their tendency counts.
+Silent when: pauses for evaluation or saving lengthen some steps, and when times wander without a steady rise.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from clew.observe.watch import Answer, OptimizerEvent, Watch
+from clew.observe.watches._network_trend import Bins
+from clew.records.clue import Reading, Unclear
+
+WARM_UP = 20
+ENOUGH = 100
+STEADY = 0.5
+NOTHING = 50e-6
+"""Seconds below which a difference is that of the clock and the scheduler."""
+
+
+class StepTimeTrend(Watch):
+    test = "step_time_trend"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.first: int | None = None
+        self.last = 0.0
+        self.seen = 0
+        self.disturbed = True
+        self.times = Bins(width=4)
+
+    def after_step(self, event: OptimizerEvent) -> None:
+        if self.first is None or (event.number != self.first and self._gone(self.first)):
+            self.first, self.disturbed = event.number, True
+        if event.number != self.first:
+            self.disturbed = self.disturbed or event.sampled
+            return
+        now = time.monotonic()
+        self.seen += 1
+        if self.seen > WARM_UP and not (event.sampled or self.disturbed):
+            self.times.add(now - self.last)
+        self.disturbed = event.sampled  # what the watches do after this step falls into the next time
+        self.last = time.monotonic()
+
+    def _gone(self, number: int) -> bool:
+        """Whether that optimiser is no more: some scripts make a new one per epoch."""
+        held = self.recorder.optimizers
+        return number < len(held) and held[number]() is None
+
+    def read(self) -> Answer:
+        if self.times.count < ENOUGH:
+            return Unclear(f"{self.times.count} undisturbed steps were timed after the warm-up, {ENOUGH} are needed")
+        early, _, late = self.times.tenths()
+        ratio = late / early if early > 0 else 1.0
+        steadiness = self.times.steadiness()
+        if ratio >= 1.2 and late - early <= NOTHING:
+            return Unclear("the steps are too short to be timed one by one")
+        if ratio >= 1.2 and steadiness < STEADY:
+            return Unclear("step times wander without a steady rise, as on a machine with other work")
+        milliseconds = round(1000 * early, 3)
+        return Reading(late_over_early=ratio, early_ms=milliseconds, steadiness=round(steadiness, 3))

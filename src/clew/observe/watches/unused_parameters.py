@@ -1,0 +1,134 @@
+"""Are there parameters on which no output depends?
+
+Follows the graphs of the model's outputs to the parameters they end in, over all sampled training passes, and notes
+which modules were called. A parameter that no output and no gradient ever reached, of a module that was never called,
+is unused.
+
+Why it matters: the part that was meant to do the work is missing from the computation, and the rest makes up for it.
+Cannot tell: parts kept on purpose; an expert or branch that no batch has chosen so far.
+Silent when: the module was called and its result cut off later (loss_reaches_parameters tells that), the parameters are
+frozen or in no optimiser, an output depends on them though the loss does not (a pooler), or a transformer layer served
+only as the pattern for a stack of copies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clew.observe.watch import Answer, Backward, Forward, ModuleCall, OptimizerEvent, Saw
+from clew.observe.watches._loss_graph import parameters_under
+from clew.observe.watches._reach import Leaves, Reach, is_prototype, where_made
+from clew.records.clue import Unclear
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clew.records.place import Place
+
+SETTLED = 2
+SHOWN = 5
+
+
+class UnusedParameters(Reach):
+    test = "unused_parameters"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.called: dict[int, set[str]] = {}
+        self.whole: set[int] = set()
+        self.forwards = 0
+        self.unused: dict[tuple[int, int], tuple[int, list[Place]]] = {}
+        self.too_large = False
+
+    def module(self, event: ModuleCall) -> None:
+        self.called.setdefault(event.model, set()).add(event.name)
+
+    def forward(self, event: Forward) -> None:
+        if not event.grad:
+            return
+        self.forwards += 1
+        if event.model in self.whole:
+            return
+        if not parameters_under(list(_tensors(event.output)), self.reached.add):
+            self.too_large = True
+        if all(p in self.reached for p in event.module.parameters() if p.requires_grad):
+            self.whole.add(event.model)
+
+    def after_backward(self, event: Backward) -> None:
+        if event.sampled:
+            for number, module in self.recorder.live_models():
+                if number not in self.whole:
+                    self.note_gradients(module.parameters())
+
+    def before_step(self, event: OptimizerEvent) -> None:
+        if not event.sampled:
+            return
+        steps = self.steps[event.number] = self.steps.get(event.number, 0) + 1
+        trained = Leaves()
+        for group in event.optimizer.param_groups:
+            for leaf in group["params"]:
+                trained.add(leaf)
+        if steps > SETTLED:
+            for number, module in self.recorder.live_models():
+                whole = number in self.whole
+                found = (0, []) if whole else self._unused(number, module, trained)
+                self.unused[event.number, number] = found
+
+    def _unused(self, number: int, module: torch.nn.Module, trained: Leaves) -> tuple[int, list[Place]]:
+        left = [
+            (name, parameter)
+            for name, parameter in module.named_parameters()
+            if parameter.requires_grad and parameter in trained and parameter not in self.reached
+        ]
+        called = self.called.get(number, set())
+        cut = any(self._owner(name) in called and self._is_leaf(module, name) for name, _ in left)
+        found = [name for name, _ in left if not self._taken_part(module, name, called, cut)]
+        found = [name for name in found if not is_prototype(module, name)]
+        if len(left) == sum(1 for p in module.parameters() if p.requires_grad):
+            return 0, []  # a model no loss has anything to do with is another matter
+        return len(found), [where_made(module, name) for name in found[:SHOWN]]
+
+    def _taken_part(self, module: torch.nn.Module, name: str, called: set[str], cut: bool) -> bool:
+        # A module that holds others may use its own parameters or not; only where nothing was cut is it clear.
+        return self._owner(name) in called if self._is_leaf(module, name) else cut
+
+    def _owner(self, name: str) -> str:
+        return name.rpartition(".")[0]
+
+    def _is_leaf(self, module: torch.nn.Module, name: str) -> bool:
+        owner = module.get_submodule(self._owner(name))
+        lists = (torch.nn.ParameterList, torch.nn.ParameterDict)
+        return not isinstance(owner, lists) and next(owner.children(), None) is None
+
+    def read(self) -> Answer:
+        count = sum(held for held, _ in self.unused.values())
+        if not self.forwards:
+            return Unclear("no training pass of a model was seen")
+        if count and not self.too_large:
+            places = [place for _, held in self.unused.values() for place in held]
+            names = ", ".join(str(place.parameter) for place in places[:3])
+            more = f" and {count - 3} more" if count > 3 else ""
+            text = f"No output depends on {names}{more}, and their modules were never called."
+            return Saw("unused", tensors=count).at(*places[:SHOWN]).saying(text)
+        if not self.unused and len(self.whole) < len(self.recorder.models):
+            return Unclear("too few steps were seen to say that a parameter is never used")
+        if count:
+            return Unclear("the graphs of the outputs are too large to follow to their end")
+        return Saw("none", models=len(self.recorder.models))
+
+
+def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
+    """The tensors in what a model gave out. Nothing is iterated that iterating could use up."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth < 6:
+        if isinstance(value, dict):
+            held = list(value.values())
+        elif isinstance(value, list | tuple):
+            held = list(value)
+        else:
+            held = list(vars(value).values()) if hasattr(value, "__dict__") else []
+        for part in held[:64]:
+            yield from _tensors(part, depth + 1)

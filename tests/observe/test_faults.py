@@ -1,0 +1,52 @@
+"""`clew run` on the smallest script that has each fault, and on their sound twins."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import CLASSIFIER, FAULTS, REGRESSOR, Fault
+
+
+def clew_run(folder: Path, text: str) -> dict[str, Any]:
+    (folder / "train.py").write_text(text)
+    held = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "clew", "run", "--json", "out.json", "train.py"]
+    done = subprocess.run(command, cwd=folder, env=held, capture_output=True, text=True, check=False)
+    assert (folder / "out.json").exists(), done.stdout + done.stderr
+    table = json.loads((folder / "out.json").read_text())
+    assert isinstance(table, dict)
+    return table
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name or fault.cause for fault in FAULTS])
+def test_the_fault_is_named(tmp_path: Path, fault: Fault) -> None:
+    table = clew_run(tmp_path, fault.text())
+    findings = [cause for cause in table["causes"] if cause["kind"] == "finding"]
+    leading = [cause["id"] for cause in table["causes"][:3]]
+    shown = [(c["test"], c["outcome"]) for c in table["clues"] if c["outcome"] != "unclear"]
+    assert len(findings) <= 3
+    if fault.sign:
+        assert fault.sign in [f"{clue['test']}={clue['outcome']}" for clue in table["clues"]]
+        return
+    if fault.strict:
+        assert fault.cause in [cause["id"] for cause in findings], (leading, shown)
+        assert table["verdict"] == "fault"
+    else:
+        assert fault.cause in leading, (leading, shown)
+        assert table["verdict"] in ("fault", "suspect"), shown
+    if fault.line:
+        cause = next(cause for cause in table["causes"] if cause["id"] == fault.cause)
+        lines = [place.get("line", 0) for place in cause["where"] if place.get("file") == "train.py"]
+        assert any(abs(line - fault.number()) <= 2 for line in lines), (lines, fault.number())
+
+
+@pytest.mark.parametrize("text", [CLASSIFIER, REGRESSOR], ids=["classifier", "regressor"])
+def test_the_sound_script_comes_out_healthy(tmp_path: Path, text: str) -> None:
+    table = clew_run(tmp_path, text)
+    seen = [(c["test"], c["outcome"]) for c in table["clues"] if c["outcome"] not in ("unclear",)]
+    assert table["verdict"] == "healthy", seen
+    assert all(cause["credence"] <= 0.2 for cause in table["causes"] if cause["id"] != "none.healthy")
