@@ -25,7 +25,7 @@ from clew.observe.registry import all_watches
 
 BLOCK = 6
 FIRST = 1000
-WARM_UP = 40
+WARM_UP = 80
 
 
 class Loop(NamedTuple):
@@ -37,9 +37,10 @@ class Loop(NamedTuple):
 
 
 def batches(*tensors: torch.Tensor, size: int) -> Iterator[list[torch.Tensor]]:
-    """A first epoch of a few batches, then long ones: after a thousand steps the first is over."""
+    """Some short epochs, then long ones: what is looked at in the first epochs only is part of the dense phase."""
     loader = DataLoader(TensorDataset(*tensors), batch_size=size, shuffle=True)
-    yield from islice(loader, WARM_UP // 2)
+    for _ in range(3):
+        yield from islice(loader, WARM_UP // 4)
     while True:
         yield from loader
 

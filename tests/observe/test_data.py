@@ -446,9 +446,24 @@ def diverges() -> None:
     fit(loader(*classes()), model, 6, optimizer=torch.optim.SGD(model.parameters(), lr=1e30))
 
 
+def broken_generator() -> None:
+    """What a diverged model makes for another one is no data."""
+    maker, critic = nn.Linear(4, 6), mlp()
+    optimizer = torch.optim.SGD(critic.parameters(), lr=1e-3)
+    for step in range(4):
+        if step == 2:
+            with torch.no_grad():
+                maker.weight.fill_(math.nan)
+        made = maker(torch.randn(16, 4)).detach()
+        optimizer.zero_grad()
+        F.cross_entropy(critic(made), torch.zeros(16, dtype=torch.long)).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
 @pytest.mark.parametrize(
     ("loop", "outcome"),
     [
+        (broken_generator, "absent"),
         (lambda: fit(loader(*with_gap())), "seen"),
         (lambda: fit(by_slices(*with_gap(math.inf))), "seen"),
         (lambda: fit(loader(*with_gap(), 8, shuffle=False), epochs=1), "seen"),

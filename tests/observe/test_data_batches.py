@@ -19,8 +19,9 @@ from clew.observe.collect import read_series
 from clew.observe.hooks import watching
 from clew.observe.ranks import joined
 from clew.observe.watches._data_names import HELD_OUT, TRAINING, meaning
+from clew.observe.watches._data_order import runs_z
 from clew.observe.watches._data_share import shared
-from clew.observe.watches.batch_order import BatchOrder, runs_z
+from clew.observe.watches.batch_order import BatchOrder
 from clew.observe.watches.batch_repeats import BatchRepeats
 from clew.observe.watches.rank_data_overlap import RankDataOverlap
 from clew.observe.watches.split_overlap import SplitOverlap

@@ -79,7 +79,8 @@ def main(argv: list[str] | None = None) -> int:
         options = build(words).parse_args(words)
         options.rest = rest
         status: int = options.act(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except ClewError as error:
         print(f"clew: {error}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """`clew run`: a script under observation, and what is wrong with it."""
 
 import signal
+import sys
 from argparse import ArgumentParser, Namespace
 
 from clew.app import run
@@ -61,6 +62,13 @@ def act(options: Namespace) -> int:
     if done.seen.verdict.word in worse:
         return 1
     if done.ended.signal:
-        signal.signal(done.ended.signal, signal.SIG_DFL)
-        signal.raise_signal(signal.Signals(done.ended.signal))
+        _end_like(done.ended.signal)
     return done.ended.status
+
+
+def _end_like(number: int) -> None:
+    """End by the signal that ended the script, so that whoever waits for clew sees what they would have seen."""
+    sys.stdout.flush()
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(signal.Signals(number))

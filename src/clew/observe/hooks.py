@@ -29,14 +29,17 @@ Told = TypeVar("Told", bound=Callable[..., None])
 
 
 def harmless(tell: Told) -> Told:
-    """Whatever fails while clew looks is said in the report and never reaches the script."""
+    """Whatever fails while clew looks is said in the report and never reaches the script.
+
+    What every step passes through catches it itself, which is one call less.
+    """
 
     @functools.wraps(tell)
     def guarded(hooks: Hooks, *args: Any) -> None:
         try:
             tell(hooks, *args)
         except Exception as error:  # noqa: BLE001  # see above
-            hooks.trouble(f"could not follow {tell.__name__.strip('_')}: {type(error).__name__}: {error}")
+            hooks.failed(tell.__name__, error)
 
     return guarded  # type: ignore[return-value]  # the same signature
 
@@ -63,7 +66,6 @@ class Hooks:
         self.patches = Patches()
         self.step_hooks: list[Any] = []
         self.handles: list[Any] = []
-        self.off = 0  # above 0 in compiled and traced code
         self.thread: int | None = None  # the one that calls step; others run something else
         self.stack: list[Any] = []
         self.looks = 0  # outermost forward calls still to be looked at although the step is not sampled
@@ -86,13 +88,13 @@ class Hooks:
         from clew.observe import taps
 
         self.torch = torch
-        self.is_compiling = torch.compiler.is_compiling
+        self.compiling = torch.compiler.is_dynamo_compiling
         self.grad_enabled = torch.is_grad_enabled
         self.modes = torch._C._len_torch_dispatch_stack
         self.transforms = torch._C._functorch.peek_interpreter_stack
         self.tracing = torch._C._get_tracing_state
         self.has_cuda = torch.version.cuda is not None or torch.version.hip is not None
-        self.recorder.shield = self._shield
+        self.recorder.crowded, self.recorder.shield = torch._C._len_torch_function_stack, torch._C.DisableTorchFunction
         taps.install(self)
         self.attach()
         _installed.add(self)
@@ -106,9 +108,9 @@ class Hooks:
         self.step_hooks.clear()
 
     def silent(self) -> bool:
-        """Whether an event is none of the run's own. Asked first whether code is being compiled: the answer is then a
-        constant to the compiler, and nothing else of clew becomes part of what it compiles."""
-        return self.is_compiling() or self.off > 0 or self.recorder.busy
+        """Whether an event is none of the run's own. To a compiler both answers are constants: nothing of clew becomes
+        part of what it compiles. The taps that every step passes through ask the same without this call."""
+        return self.recorder.busy or self.compiling()
 
     def elsewhere(self) -> bool:
         """Whether tensors are not what they seem (fake, traced, batched, being captured), or this is another thread."""
@@ -119,11 +121,11 @@ class Hooks:
         cuda = self.torch.cuda
         return self.has_cuda and cuda.is_initialized() and bool(cuda.is_current_stream_capturing())
 
-    def _shield(self) -> Any:
-        return self.torch._C.DisableTorchFunction() if self.torch._C._len_torch_function_stack() else None
-
     def looking(self) -> bool:
         return self.recorder.sampled or self.looks > 0
+
+    def failed(self, what: str, error: Exception) -> None:
+        self.trouble(f"could not follow {what.strip('_')}: {type(error).__name__}: {error}")
 
     def trouble(self, sentence: str) -> None:
         if self.say is not None and sentence not in self.said and len(self.said) < 20:
@@ -132,16 +134,16 @@ class Hooks:
 
     # --- compiled and traced code
 
-    def step_aside(self) -> bool:
+    def step_aside(self) -> tuple[bool, bool]:
         """Out of the way while torch compiles or runs compiled code: it looks for module hooks, and would compile again
-        whenever they come or go. Returns whether they were there."""
-        attached = bool(self.handles)
+        whenever they come or go. Returns whether they were there, and whether clew was busy."""
+        before = bool(self.handles), self.recorder.busy
         self.detach()
-        self.off += 1
-        return attached
+        self.recorder.busy = True
+        return before
 
-    def step_back(self, attached: bool) -> None:
-        self.off -= 1
+    def step_back(self, before: tuple[bool, bool]) -> None:
+        attached, self.recorder.busy = before
         if attached and not self.handles:
             self._register()
 
@@ -179,8 +181,7 @@ class Hooks:
         seen = self.phases[kind] = self.phases.get(kind, 0) + 1
         if seen <= 8 or seen & (seen - 1) == 0:
             self.looks = ATTACHED_AFTER_PHASE
-            if not self.off:
-                self.attach()
+            self.attach()
 
     def _before_module(self, module: Any, _inputs: tuple[Any, ...]) -> None:
         if not (self.silent() or self.inside_backward or self.elsewhere()):
@@ -244,15 +245,14 @@ class Hooks:
     # --- what several taps need
 
     def step_done(self) -> None:
-        self._count_step()
         recorder = self.recorder
-        if self.stop is not None and recorder.limit and recorder.step >= recorder.limit:
+        try:
+            recorder.step_done()
+            self.settle_attachment()
+        except Exception as error:  # noqa: BLE001  # as in harmless
+            self.failed("step", error)
+        if recorder.limit and self.stop is not None and recorder.step >= recorder.limit:
             self.stop()
-
-    @harmless
-    def _count_step(self) -> None:
-        self.recorder.step_done()
-        self.settle_attachment()
 
     @harmless
     def raised(self, during: str, error: BaseException) -> None:
@@ -261,13 +261,15 @@ class Hooks:
             event = Raised(f"{type(error).__name__}: {error}"[:300], during, recorder.step, users_place())
             recorder.tell("raised", event)
 
-    @harmless
     def tell_optimizer(self, name: str, owner: Any) -> None:
-        recorder = self.recorder
-        sampled = recorder.sampled
-        number = recorder.optimizer_number(owner) if isinstance(owner, self.torch.optim.Optimizer) else -1
-        if recorder.wants(name, sampled):
-            recorder.tell(name, OptimizerEvent(owner, number, recorder.step, sampled, users_place(4)), sampled)
+        try:
+            recorder = self.recorder
+            sampled = recorder.sampled
+            number = recorder.optimizer_number(owner) if isinstance(owner, self.torch.optim.Optimizer) else -1
+            if recorder.wants(name, sampled):
+                recorder.tell(name, OptimizerEvent(owner, number, recorder.step, sampled, users_place(3)), sampled)
+        except Exception as error:  # noqa: BLE001  # as in harmless
+            self.failed(name, error)
 
 
 _installed: weakref.WeakSet[Hooks] = weakref.WeakSet()
@@ -276,7 +278,6 @@ _installed: weakref.WeakSet[Hooks] = weakref.WeakSet()
 def _in_a_fork() -> None:
     """A forked process (a DataLoader's worker, for one) goes on bare."""
     for hooks in list(_installed):
-        hooks.off += 1
         hooks.uninstall()
 
 

@@ -117,7 +117,7 @@ def _around(original: Any, before: Before, after: After) -> Any:
 
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         depth = getattr(_inside, "depth", 0)
-        looks = depth == 0 and os.getpid() == _process
+        looks = depth == 0 and os.getpid() == _process and LEDGER.may_look()
         held = _quietly(before, args, kwargs) if looks else None
         _inside.depth = depth + 1
         try:

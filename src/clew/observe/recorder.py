@@ -47,7 +47,8 @@ class Recorder:
         self.next_sample = 0
         self.sampled = True
         self.busy = False  # True while clew itself calls torch: hooks then stay silent
-        self.shield: Callable[[], Any] | None = None  # keeps clew's own calls out of the script's function modes
+        self.crowded: Callable[[], int] = int  # whether modes of the script would see what clew calls
+        self.shield: Callable[[], Any] = type(None)  # keeps clew's calls out of them
         self.rank: tuple[int, int] | None = None
         self.also_write: Callable[[], None] | None = None
         self.stream = Stream(os.path.join(folder, f"trace-{self.pid}.jsonl"))
@@ -85,22 +86,19 @@ class Recorder:
         listeners = (self._listeners if sampled else self._between)[name]
         if not listeners:
             return
-        shield = self.shield() if self.shield is not None else None
-        if shield is not None:
-            with shield:
-                self._tell(listeners, event)
-        else:
-            self._tell(listeners, event)
-
-    def _tell(self, listeners: list[Listener], event: Any) -> None:
+        shield = self.crowded() and self.shield()
         self.busy = True
         try:
+            if shield:
+                shield.__enter__()
             for watch, method in listeners:
                 try:
                     method(event)
                 except Exception as error:  # noqa: BLE001  # whatever an instrument does wrong, the run goes on
                     self._switch_off(watch, error)
         finally:
+            if shield:
+                shield.__exit__(None, None, None)
             self.busy = False
 
     def _switch_off(self, watch: Watch, error: Exception) -> None:

@@ -65,8 +65,10 @@ def losses(hooks: Hooks, torch: Any) -> None:
 
 
 def _loss(hooks: Hooks, name: str, parameters: list[str], original: Any) -> Any:
+    recorder, compiling = hooks.recorder, hooks.compiling
+
     def loss(*args: Any, **kwargs: Any) -> Any:
-        if hooks.silent():
+        if recorder.busy or compiling():
             return original(*args, **kwargs)
         try:
             if hooks.inside_function or hooks.inside_backward or hooks.elsewhere():
@@ -86,17 +88,19 @@ def _loss(hooks: Hooks, name: str, parameters: list[str], original: Any) -> Any:
     return loss
 
 
-@harmless
 def _tell_loss(hooks: Hooks, name: str, parameters: list[str], args: Any, kwargs: Any, result: Any) -> None:
-    recorder = hooks.recorder
-    look = hooks.looking()
-    if not recorder.wants("loss", look) or result.is_meta:
-        return
-    given = {**dict(zip(parameters, args, strict=False)), **kwargs}
-    first, second = given.pop(parameters[0], None), given.pop(parameters[1], None)
-    grad = hooks.grad_enabled()
-    event = LossCall(name, first, second, given, result, recorder.step, grad, look, users_place(4))
-    recorder.tell("loss", event, look)
+    try:
+        recorder = hooks.recorder
+        look = recorder.sampled or hooks.looks > 0
+        if not recorder.wants("loss", look) or result.is_meta:
+            return
+        given = {**dict(zip(parameters, args, strict=False)), **kwargs}
+        first, second = given.pop(parameters[0], None), given.pop(parameters[1], None)
+        grad = hooks.grad_enabled()
+        event = LossCall(name, first, second, given, result, recorder.step, grad, look, users_place(3))
+        recorder.tell("loss", event, look)
+    except Exception as error:  # noqa: BLE001  # as in harmless
+        hooks.failed(name, error)
 
 
 def functions(hooks: Hooks, torch: Any) -> None:
@@ -107,10 +111,10 @@ def functions(hooks: Hooks, torch: Any) -> None:
 
 
 def _function(hooks: Hooks, name: str, original: Any) -> Any:
-    recorder = hooks.recorder
+    recorder, compiling = hooks.recorder, hooks.compiling
 
     def function(*args: Any, **kwargs: Any) -> Any:
-        if hooks.silent():
+        if recorder.busy or compiling():
             return original(*args, **kwargs)
         try:
             if not (recorder.sampled or hooks.looks > 0) or hooks.inside_function or hooks.inside_backward:
@@ -146,9 +150,11 @@ def _tell_function(hooks: Hooks, name: str, args: Any, kwargs: Any, result: Any)
 
 
 def backward(hooks: Hooks, torch: Any) -> None:
+    recorder, compiling = hooks.recorder, hooks.compiling
+
     def make(original: Any) -> Any:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if hooks.silent() or hooks.inside_backward or hooks.elsewhere():
+            if recorder.busy or compiling() or hooks.inside_backward or hooks.elsewhere():
                 return original(tensors, *args, **kwargs)
             event = _before_backward(hooks, tensors)
             hooks.inside_backward = True
@@ -161,7 +167,7 @@ def backward(hooks: Hooks, torch: Any) -> None:
                 raise
             hooks.inside_backward = False
             if event:
-                hooks.recorder.tell("after_backward", event, event.sampled)
+                recorder.tell("after_backward", event, event.sampled)
             return result
 
         return backward
@@ -170,22 +176,19 @@ def backward(hooks: Hooks, torch: Any) -> None:
 
 
 def _before_backward(hooks: Hooks, tensors: Any) -> Backward | None:
-    held: list[Backward] = []
-    _tell_backward(hooks, tensors, held)
-    return held[0] if held else None
-
-
-@harmless
-def _tell_backward(hooks: Hooks, tensors: Any, held: list[Backward]) -> None:
-    loss = tensors if isinstance(tensors, hooks.torch.Tensor) else next(iter(tensors), None)
-    if not isinstance(loss, hooks.torch.Tensor):
-        return
-    recorder = hooks.recorder
-    event = Backward(loss, recorder.step, recorder.sampled, users_place(5))
-    recorder.settle(True)
-    recorder.tell("before_backward", event, event.sampled)
-    recorder.loss_backed(loss)
-    held.append(event)
+    try:
+        loss = tensors if isinstance(tensors, hooks.torch.Tensor) else next(iter(tensors), None)
+        if not isinstance(loss, hooks.torch.Tensor):
+            return None
+        recorder = hooks.recorder
+        event = Backward(loss, recorder.step, recorder.sampled, users_place(3))
+        recorder.settle(True)
+        recorder.tell("before_backward", event, event.sampled)
+        recorder.loss_backed(loss)
+        return event
+    except Exception as error:  # noqa: BLE001  # as in harmless
+        hooks.failed("backward", error)
+        return None
 
 
 def grad_modes(hooks: Hooks, torch: Any) -> None:
@@ -206,16 +209,17 @@ def grad_modes(hooks: Hooks, torch: Any) -> None:
 
 def optimizers(hooks: Hooks, torch: Any) -> None:
     owner = import_module("torch.optim.optimizer")
+    recorder, compiling = hooks.recorder, hooks.compiling
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if not hooks.silent():
+        if not (recorder.busy or compiling()):
             hooks.thread = get_ident()
             hooks.tell_optimizer("before_step", optimizer)
             hooks.inside_step = True
 
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         hooks.inside_step = False
-        if not hooks.silent():
+        if not (recorder.busy or compiling()):
             hooks.tell_optimizer("after_step", optimizer)
             hooks.step_done()
 
@@ -239,7 +243,7 @@ def optimizers(hooks: Hooks, torch: Any) -> None:
     def make_zero(original: Any) -> Any:
         def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(owner, *args, **kwargs)
-            if not hooks.silent():
+            if not (recorder.busy or compiling()):
                 hooks.tell_optimizer("zero_grad", owner)
             return result
 
@@ -372,7 +376,7 @@ def _tell_mode(hooks: Hooks, module: Any, mode: bool) -> None:
 
 def loaders(hooks: Hooks, torch: Any) -> None:
     owner = torch.utils.data.dataloader
-    known, turns = hooks.loaders, hooks.turns
+    known, turns, recorder = hooks.loaders, hooks.turns, hooks.recorder
 
     @harmless
     def started(hooks: Hooks, loader: Any, iterator: Any) -> None:
@@ -407,9 +411,8 @@ def loaders(hooks: Hooks, torch: Any) -> None:
             except BaseException as error:
                 unframe(error)
                 raise
-            if not hooks.silent() and (turn := turns.get(iterator)) is not None:
+            if not recorder.busy and (turn := turns.get(iterator)) is not None:
                 _tell_batch(hooks, iterator, turn, value)
-                turn.position += 1
             return value
 
         return __next__
@@ -418,17 +421,20 @@ def loaders(hooks: Hooks, torch: Any) -> None:
     hooks.patches.replace(owner._BaseDataLoaderIter, "__next__", make_next)
 
 
-@harmless
 def _tell_batch(hooks: Hooks, iterator: Any, turn: Turn, value: Any) -> None:
-    recorder = hooks.recorder
-    recorder.settle(False)
-    recorder.loader = turn.loader
-    sampled = recorder.sampled or turn.position < 2
-    if recorder.wants("batch", sampled):
-        tensors = list(tensors_in(value, hooks.torch)) if sampled else []
-        place = users_place(4)
-        event = Batch(value, tensors, turn.loader, turn.epoch, turn.position, recorder.step, sampled, place, iterator)
-        recorder.tell("batch", event, sampled)
+    try:
+        recorder = hooks.recorder
+        recorder.settle(False)
+        recorder.loader, position, step = turn.loader, turn.position, recorder.step
+        turn.position += 1
+        sampled = recorder.sampled or position < 2
+        if recorder.wants("batch", sampled):
+            tensors = list(tensors_in(value, hooks.torch)) if sampled else []
+            place = users_place(3)
+            event = Batch(value, tensors, turn.loader, turn.epoch, position, step, sampled, place, iterator)
+            recorder.tell("batch", event, sampled)
+    except Exception as error:  # noqa: BLE001  # as in harmless
+        hooks.failed("batch", error)
 
 
 # --- leaving no trace
@@ -442,7 +448,7 @@ def parametrizations(hooks: Hooks, torch: Any) -> None:
         looking = [False]
 
         def forward(held: Any, *args: Any, **kwargs: Any) -> Any:
-            if hooks.is_compiling() or not hooks.recorder.busy or looking[0]:
+            if hooks.compiling() or not hooks.recorder.busy or looking[0]:
                 return original(held, *args, **kwargs)
             looking[0] = True
             state = torch.get_rng_state()
@@ -484,7 +490,7 @@ def compilers(hooks: Hooks, torch: Any) -> None:
 
     def make_traced(original: Any) -> Any:
         def traced(*args: Any, **kwargs: Any) -> Any:
-            attached = hooks.step_aside()
+            before = hooks.step_aside()
             try:
                 with hooks.patches.away():
                     return original(*args, **kwargs)
@@ -492,7 +498,7 @@ def compilers(hooks: Hooks, torch: Any) -> None:
                 unframe(error)
                 raise
             finally:
-                hooks.step_back(attached)
+                hooks.step_back(before)
 
         return traced
 
@@ -516,15 +522,15 @@ def _compiled_modules(hooks: Hooks, kind: type) -> None:
         def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:
             if hooks.silent():
                 return original(module, *args, **kwargs)
-            attached = hooks.step_aside()
+            before = hooks.step_aside()
             try:
                 result = original(module, *args, **kwargs)
             except BaseException as error:
                 unframe(error)
                 raise
             finally:
-                hooks.step_back(attached)
-            if attached and not hooks.inside_backward and not hooks.elsewhere():
+                hooks.step_back(before)
+            if before[0] and not hooks.inside_backward and not hooks.elsewhere():
                 hooks.module_returned(module._orig_mod, (*args, *kwargs.values()), result)
             return result
 
@@ -542,15 +548,15 @@ def _compiled_function(hooks: Hooks, given: Any, made: Any) -> Any:
     def compiled(*args: Any, **kwargs: Any) -> Any:
         if hooks.silent():
             return made(*args, **kwargs)
-        attached = hooks.step_aside()
+        before = hooks.step_aside()
         try:
             result = made(*args, **kwargs)
         except BaseException as error:
             unframe(error)
             raise
         finally:
-            hooks.step_back(attached)
-        if attached and module is not None and not hooks.inside_backward and not hooks.elsewhere():
+            hooks.step_back(before)
+        if before[0] and module is not None and not hooks.inside_backward and not hooks.elsewhere():
             hooks.module_returned(module, (*args, *kwargs.values()), result)
         return result
 

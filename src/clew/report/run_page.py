@@ -10,6 +10,7 @@ from clew.report.text import BOLD, DIM, RED, Page, number, percent, seconds
 from clew.report.view import LEAST_PULL, CaseView
 
 SHOWN = 3
+FAILED = "its instrument failed"
 
 
 class RunFacts(NamedTuple):
@@ -40,6 +41,9 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
         _hypotheses(seen, page)
         next_tests(seen, page, most=2)
     _checked(seen, page, everything)
+    broken = [held.clue for held in seen.counted if held.clue.why.startswith(FAILED)]
+    for clue in broken if not everything else ():
+        page.say(f"{clue.test}: {clue.why}", 2, "! ")
     for trouble in facts.troubles:
         page.say(trouble, 2, "! ")
     page.line()

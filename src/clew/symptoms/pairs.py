@@ -94,7 +94,7 @@ def val_erratic(loss: Shape | None, held_out: Shape) -> Answer:
     # The first evaluation comes after some training, so what was gained before it counts from the starting loss.
     first = values[0] if loss.signed else max(values[0], loss.start)
     gain, train_gain = first - min(values), max(trained[0], loss.start) - min(trained)
-    if gain < 0.05 * abs(first) or train_gain <= 2 * _error(loss):
+    if gain <= 0.05 * abs(first) or train_gain <= max(0.0, 2 * _error(loss)):
         return Unclear("validation or training never improved, so there is nothing to measure a jump against")
     jumps = [
         max(0.0, (b - a) / gain) - max(0.0, (trained[i + 1] - trained[i]) / train_gain)
@@ -132,6 +132,8 @@ def metric_vs_loss(metric: Metric, loss: Shape | None) -> Answer:
         return Unclear(f"{metric.name} was recorded {len(values)} times, four are needed")
     if steps[-1] < loss.steps[0] or steps[0] > loss.steps[-1]:
         return Unclear(f"{metric.name} and the loss were not recorded over the same steps")
+    if not loss.start:
+        return Unclear("the loss begins at zero, so nothing can be a share of it")
     tail = max(1, len(values) // 4)
     early, late = smooth.median(values[:tail]), smooth.median(values[-tail:])
     sign = 1.0 if metric.rises else -1.0

@@ -107,6 +107,8 @@ def largest_change(curve: Shape) -> tuple[float, float]:
 
     Read in stretches so long that noise moves none of them by more than about 1 %, where the curve is long enough.
     """
+    if not curve.start:
+        return math.inf, 0.0  # nothing is a share of zero; a loss that begins at zero can only have departed from it
     if curve.per_epoch:
         levels, error = list(curve.values), 0.0
     else:
@@ -117,4 +119,4 @@ def largest_change(curve: Shape) -> tuple[float, float]:
         levels = smooth.blocks(curve.values, count)
         error = scatter / (len(curve.values) / count) ** 0.5 / abs(curve.start)
     first = levels[0] if abs(curve.start - levels[0]) <= 2 * curve.start_error else curve.start
-    return max(abs(level - first) for level in levels) / abs(first), error
+    return (max(abs(level - first) for level in levels) / abs(first) if first else math.inf), error

@@ -7,19 +7,17 @@ between samples, because that waits for no device, until a budget of rows and va
 from __future__ import annotations
 
 import weakref
-from collections import Counter, deque
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from clew.observe.hooks import tensors_in
-from clew.observe.rows import array_of, of_array
 from clew.observe.watch import Batch, Forward, Judged, OptimizerEvent, Watch
+from clew.observe.watches._data_given import MIX, Group, Loader, Verdicts, parts, row_digests
 from clew.observe.watches._data_names import FRAMES, HELD_OUT, called_here
-from clew.observe.watches._data_source import Source, source_of
+from clew.observe.watches._data_source import source_of
 
 if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
@@ -32,101 +30,6 @@ FREE_ROWS = 2048  # of these, between samples
 FREE_VALUES = 4_000_000
 FORWARD_ROWS = 1024
 GROUPS = 24
-_TARGETS = ("label", "labels", "target", "targets", "y")
-_MIX = np.int64(0x2545F4914F6CDD1D)
-
-
-def parts(value: Any, tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Inputs and targets of a batch, by the usual order or the usual names."""
-    if isinstance(value, Mapping):
-        targets = [held for name, held in value.items() if str(name).lower() in _TARGETS and isinstance(held, Tensor)]
-        chosen = {id(held) for held in targets}
-        return [held for held in tensors if id(held) not in chosen], targets
-    if len(tensors) < 2:
-        return tensors, []
-    return tensors[:-1], tensors[-1:]
-
-
-def row_digests(tensors: list[Tensor], rows: int) -> Digests | None:
-    """One digest per example over all tensors that have as many rows as the first."""
-    total: Digests | None = None
-    for tensor in tensors:
-        if tensor.dim() == 0 or (total is not None and min(tensor.shape[0], rows) != len(total)):
-            continue
-        array = array_of(tensor, rows)
-        if array is not None:
-            found = of_array(array)
-            total = found if total is None else total * _MIX + found
-    return total
-
-
-class Loader:
-    """What one loader gave out."""
-
-    def __init__(self, number: int, source: Source, place: Place | None, called: str | None) -> None:
-        self.number = number
-        self.source = source
-        self.place = place
-        self.called = called
-        self.rows: Counter[int] = Counter()  # digests of the inputs, first epoch
-        self.given = 0  # rows of the first epoch
-        self.digested = 0
-        self.free_rows = 0
-        self.free_values = 0
-        self.batches = 0
-        self.batch_rows = 0
-        self.later = 0  # rows of later epochs that were looked at
-        self.known = 0  # of these, seen in the first epoch
-        self.trained = False
-        self.judged = False
-        self.partner: int | None = None  # the loader that was trained on when this one was evaluated
-        self.last: Digests | None = None  # the inputs of its last batch
-        self.last_count = 0
-
-    @property
-    def evaluated(self) -> bool:
-        return self.judged and not self.trained
-
-    def coverage(self) -> float:
-        """Which share of its examples was digested."""
-        whole = max(self.source.size or 0, self.given)
-        return min(1.0, self.digested / whole) if whole else 0.0
-
-    def twins(self) -> float:
-        """Share of its own examples that have an equal one among them."""
-        return sum(count for count in self.rows.values() if count > 1) / max(1, self.digested)
-
-
-class Group(NamedTuple):
-    """Rows that one line of the script evaluated without a gradient."""
-
-    place: Place | None
-    called: str | None
-    rows: dict[int, None]
-    wholes: set[int]  # digests of the whole inputs
-
-
-class Pending(NamedTuple):
-    key: tuple[int, bool, bool, int, Place | None]
-    value: Any
-
-
-class Verdicts:
-    """Holds what was read at a forward call until it is known whether a backward followed."""
-
-    def __init__(self) -> None:
-        self.held: deque[Pending] = deque(maxlen=512)
-
-    def push(self, event: Forward, value: Any) -> None:
-        self.held.append(Pending((event.model, event.training, event.grad, event.step, event.place), value))
-
-    def pop(self, event: Judged) -> Any:
-        key = (event.model, event.training, event.grad, event.step, event.place)
-        for number, pending in enumerate(self.held):
-            if pending.key == key:
-                del self.held[number]
-                return pending.value
-        return None
 
 
 class Feed:
@@ -192,7 +95,7 @@ class Feed:
         if rows is None:
             return
         labels = row_digests(targets, ROWS)
-        both = rows if labels is None or len(labels) != len(rows) else rows * _MIX + labels
+        both = rows if labels is None or len(labels) != len(rows) else rows * MIX + labels
         self.last_digests = (rows, both)
         loader.last = rows[:FORWARD_ROWS]
         if event.epoch == 0 and loader.digested < ROWS:

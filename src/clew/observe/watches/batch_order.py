@@ -9,9 +9,7 @@ batch per epoch; labels are no class numbers.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,7 +17,9 @@ import torch
 from clew.observe.hooks import tensors_in
 from clew.observe.rows import array_of
 from clew.observe.watch import Answer, Batch
-from clew.observe.watches._data_feed import FedWatch, parts
+from clew.observe.watches._data_feed import FedWatch
+from clew.observe.watches._data_given import parts
+from clew.observe.watches._data_order import across, runs_z
 from clew.observe.watches._data_source import stored_labels
 from clew.records.clue import Reading, Unclear
 
@@ -149,26 +149,3 @@ def order_z(batches: Sequence[tuple[int, ...]], held: Arrivals) -> float:
     if z <= 0 or held.alike > held.unlike:
         return z
     return z if across(batches) else 0.0
-
-
-def runs_z(labels: Sequence[int]) -> float:
-    """Agreeing neighbours against random orders of the same labels (the runs test for several kinds)."""
-    n = len(labels)
-    counts = Counter(labels).values()
-    squares, cubes = sum(c**2 for c in counts), sum(c**3 for c in counts)
-    agree = sum(a == b for a, b in pairwise(labels))
-    expected = (squares - n) / n
-    variance = (squares * (squares + n * (n + 1)) - 2 * n * cubes - n**3) / (n**2 * (n - 1))
-    return float((agree - expected) / variance**0.5) if variance > 0 else 0.0
-
-
-def across(batches: Sequence[tuple[int, ...]]) -> bool:
-    """Whether successive batches resemble each other at least half as much as each resembles itself."""
-    shares = [{label: count / len(batch) for label, count in Counter(batch).items()} for batch in batches]
-    whole = Counter(label for batch in batches for label in batch)
-    total = sum(whole.values())
-    chance = sum((count / total) ** 2 for count in whole.values())
-    within = sum(sum(share**2 for share in batch.values()) for batch in shares) / len(shares)
-    pairs = list(pairwise(shares))
-    between = sum(sum(share * b.get(label, 0.0) for label, share in a.items()) for a, b in pairs) / len(pairs)
-    return between - chance > 0.5 * (within - chance)

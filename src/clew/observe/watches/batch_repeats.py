@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from clew.observe.watch import Answer, Batch, Saw
-from clew.observe.watches._data_feed import FedWatch, Loader
+from clew.observe.watches._data_feed import FedWatch
+from clew.observe.watches._data_given import Loader
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:

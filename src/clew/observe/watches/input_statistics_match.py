@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from clew.observe.watch import Answer, Forward, Judged
-from clew.observe.watches._data_feed import FedWatch, Verdicts
+from clew.observe.watches._data_feed import FedWatch
+from clew.observe.watches._data_given import Verdicts
 from clew.observe.watches._data_names import HELD_OUT, TRAINING, called_here
 from clew.observe.watches._data_values import Accumulator, accumulated, by_channel, float_tensors
 from clew.records.clue import Reading, Unclear

@@ -15,7 +15,8 @@ import torch
 
 from clew.observe.hooks import tensors_in
 from clew.observe.watch import Answer, Batch, Forward
-from clew.observe.watches._data_feed import FedWatch, parts
+from clew.observe.watches._data_feed import FedWatch
+from clew.observe.watches._data_given import parts
 from clew.observe.watches._data_values import table
 from clew.records.clue import Reading, Unclear
 

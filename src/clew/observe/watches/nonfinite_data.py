@@ -8,38 +8,22 @@ minus infinity are no data; what turns bad after the loss was already NaN is a c
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from clew.observe.hooks import tensors_in
-from clew.observe.rows import array_of
+from clew.observe.ledger import LEDGER
 from clew.observe.watch import Answer, Backward, Batch, Forward, LossCall
-from clew.observe.watches._data_feed import FedWatch, parts
+from clew.observe.watches._data_feed import FedWatch
+from clew.observe.watches._data_finite import SHOWN, Hit, bad_rows, finite, look
+from clew.observe.watches._data_given import parts
 from clew.records.clue import Reading, Unclear
 
 if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
-    from clew.records.place import Place
 
 FREE = 1_000_000
-SHOWN = 8
-
-
-class Hit(NamedTuple):
-    """Bad values in one tensor."""
-
-    part: str
-    bad: int
-    kind: str
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    epoch: int | None = None
-    position: int | None = None
-    loader: int | None = None
-    place: Place | None = None
 
 
 class NonfiniteData(FedWatch):
@@ -82,18 +66,25 @@ class NonfiniteData(FedWatch):
         if not found:
             self.pending = [hit for hit in self.pending if hit.part != "inputs"]  # mended on the way to the model
             return
-        if all(_finite(tensor) for tensor in tensors_in(event.output, torch)):
+        if all(finite(tensor) for tensor in tensors_in(event.output, torch)):
             self._drop()
             self.handled += 1
             return
         seen = [hit for hit in self.pending if hit.part == "inputs"]
         self.pending = [hit for hit in self.pending if hit.part != "inputs"]
+        if not seen and not self._sound_models():
+            self.poisoned = True  # what a broken model made is no data
+            return
         self._confirm(seen or [hit._replace(place=event.place) for hit in found])
+
+    def _sound_models(self) -> bool:
+        models = [module for _, module in self.recorder.live_models()]
+        return all(finite(parameter) for module in models for parameter in module.parameters())
 
     def loss(self, event: LossCall) -> None:
         if self.poisoned or not (event.sampled or self.pending):
             return
-        if not isinstance(event.target, torch.Tensor) or _finite(event.result):
+        if not isinstance(event.target, torch.Tensor) or finite(event.result):
             return
         hit = self._look(event.target, "targets")
         if hit is not None:
@@ -102,7 +93,7 @@ class NonfiniteData(FedWatch):
             self._confirm(seen or [hit._replace(place=event.place)])
 
     def before_backward(self, event: Backward) -> None:
-        if not (event.sampled or self.pending) or _finite(event.loss):
+        if not (event.sampled or self.pending) or finite(event.loss):
             if self.pending:
                 self._drop()
             return
@@ -115,18 +106,7 @@ class NonfiniteData(FedWatch):
         if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
             return None
         self.values += tensor.numel()
-        if _finite(tensor):
-            return None
-        found = array_of(tensor)
-        if found is None:
-            return None
-        bad = ~np.isfinite(found)
-        if not bad.any() or _is_mask(found, bad):
-            return None
-        kind = "NaN" if np.isnan(found).any() else "infinite"
-        columns = np.unique(np.nonzero(bad)[1]) if tensor.dim() == 2 else np.zeros(0, int)
-        rows = np.unique(np.nonzero(bad)[0])
-        return Hit(part, int(bad.sum()), kind, tuple(rows[:SHOWN].tolist()), tuple(columns[:SHOWN].tolist()))
+        return look(tensor, part)
 
     def _drop(self) -> None:
         self.handled += bool(self.pending)
@@ -156,45 +136,15 @@ class NonfiniteData(FedWatch):
 
     def _stored(self, hit: Hit) -> dict[str, Any]:
         """Which examples of the data set it is, and which columns of which file had gaps, where that can be seen."""
-        from clew.observe import provenance
-
         found: dict[str, Any] = {}
         loader = self.feed.loaders.get(hit.loader) if hit.loader is not None else None
         dataset = loader.source.dataset() if loader is not None and loader.source.dataset is not None else None
         if isinstance(dataset, torch.utils.data.TensorDataset):
-            rows = sorted({row for tensor in dataset.tensors for row in _bad_rows(tensor)})
+            rows = sorted({row for tensor in dataset.tensors for row in bad_rows(tensor)})
             found |= {"rows_of_the_data_set": _shown(rows[:SHOWN]), "rows_affected": len(rows)}
-        gaps = provenance.LEDGER.gaps()
+        gaps = LEDGER.gaps()
         return found | ({"gaps_on_reading": gaps} if gaps else {})
 
 
 def _shown(numbers: Any) -> str:
     return ", ".join(str(number) for number in numbers)
-
-
-def _finite(tensor: torch.Tensor) -> bool:
-    """A sum is one pass and finite unless a value is bad or the sum overflows; only then is each value looked at."""
-    if not (tensor.is_floating_point() or tensor.is_complex()) or tensor.layout is not torch.strided:
-        return True
-    if tensor.device.type == "meta" or not tensor.numel():
-        return True
-    try:
-        with torch.no_grad():
-            held = tensor.detach()
-            return math.isfinite(abs(held.sum().item())) or bool(torch.isfinite(held).all())
-    except RuntimeError:  # tensors inside vmap and the like hold no values
-        return True
-
-
-def _bad_rows(tensor: torch.Tensor) -> list[int]:
-    if not tensor.is_floating_point() or tensor.device.type != "cpu" or tensor.numel() > 20 * FREE:
-        return []
-    bad = torch.nonzero(~torch.isfinite(tensor.detach()))[:, 0].tolist()
-    return [int(row) for row in bad]
-
-
-def _is_mask(values: Any, bad: Any) -> bool:
-    """Minus infinity beside nothing but 0 or 1 blocks attention."""
-    if values.dtype.kind != "f" or not np.all(values[bad] == -np.inf):
-        return False
-    return bool(np.isin(values[~bad], (0.0, 1.0)).all())

@@ -9,16 +9,18 @@ Silent when: every example is normalised by itself, as in audio, or the batch is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from clew.observe import provenance
+from clew.observe.ledger import LEDGER
 from clew.observe.watch import Answer, Batch, Forward, Saw
 from clew.observe.watches._data_affine import Map, mapped, standardised_again
-from clew.observe.watches._data_feed import FedWatch, parts
-from clew.observe.watches._data_values import Accumulator, accumulated, by_channel, channels_first, float_tensors
+from clew.observe.watches._data_feed import FedWatch
+from clew.observe.watches._data_given import parts
+from clew.observe.watches._data_normal import Extremes, standard_set, standardised_by_batch, twice_by_range, wider
+from clew.observe.watches._data_values import Accumulator, accumulated, by_channel, float_tensors
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -29,25 +31,6 @@ if TYPE_CHECKING:
 FEWEST = 3
 SETTLED = 2  # by then it is known which loader is trained on
 WHOLE = 5_000_000
-IMAGES = 16
-KNOWN = {
-    "ImageNet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    "CIFAR-10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-    "CIFAR-10 as often copied": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
-    "CIFAR-100": ((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)),
-    "MNIST": ((0.1307,), (0.3081,)),
-    "Fashion-MNIST": ((0.2860,), (0.3530,)),
-    "0.5 and 0.5": ((0.5,), (0.5,)),
-}
-
-
-class Extremes(NamedTuple):
-    """The range of image inputs by channel."""
-
-    low: Floats
-    high: Floats
-    examples: int
-    on_grid: bool  # every value is a multiple of 1 / 255**2
 
 
 class NormalisationAppliedOnce(FedWatch):
@@ -89,7 +72,7 @@ class NormalisationAppliedOnce(FedWatch):
         if len(values) >= 4 and tensor.numel() <= WHOLE and len(self.standardised) < 64:
             self.standardised[hash(values.tobytes())] = standardised_by_batch(tensor)
         if tensor.dim() >= 3:
-            self.extremes = _wider(self.extremes, values)
+            self.extremes = wider(self.extremes, values)
         if given is not None and given.shape == values.shape:
             sums = accumulated(given, given.mean(axis=(0, 2)) if self.loaded is None else self.loaded.shift)
             if sums is not None:
@@ -107,9 +90,9 @@ class NormalisationAppliedOnce(FedWatch):
         dataset = loader.source.dataset() if loader is not None and loader.source.dataset else None
         if isinstance(dataset, torch.utils.data.TensorDataset):
             first = dataset.tensors[0]
-            if first.is_floating_point() and first.dim() >= 2 and first.numel() <= WHOLE and _standard_set(first):
+            if first.is_floating_point() and first.dim() >= 2 and first.numel() <= WHOLE and standard_set(first):
                 return True
-        return loader is not None and provenance.LEDGER.scaled(np.fromiter(loader.rows, np.int64))
+        return loader is not None and LEDGER.scaled(np.fromiter(loader.rows, np.int64))
 
     def read(self) -> Answer:
         if not self.looked:
@@ -126,61 +109,3 @@ class NormalisationAppliedOnce(FedWatch):
         if again:
             return Saw("twice", batches=len(self.maps)).at(self.place).saying(again)
         return Saw("once", batches=self.looked).at(self.place)
-
-
-def standardised_by_batch(tensor: torch.Tensor) -> bool:
-    """Whether an input has mean 0 and deviation 1 over the batch, by channel or in all, but not example by example."""
-    with torch.no_grad():
-        held = channels_first(tensor).float()
-        alone = held.flatten(1).mean(1).abs() if held.shape[2] == 1 else held.mean(2).abs()
-        if held[0].numel() > 1 and float(alone.max()) < 1e-3:
-            return False
-        return any(_standard(held, axes) for axes in ((0, 2), (0, 1, 2)))
-
-
-def _standard_set(tensor: torch.Tensor) -> bool:
-    with torch.no_grad():
-        return _standard(channels_first(tensor).float(), (0, 2))
-
-
-def _standard(held: torch.Tensor, axes: tuple[int, ...]) -> bool:
-    variance, mean = torch.var_mean(held, dim=axes, unbiased=False)
-    count = held.numel() // max(1, mean.numel())
-    std = variance.sqrt()
-    lively = std > 1e-3
-    exact = ((std - 1).abs() < 1e-3) | ((std * (count / (count - 1)) ** 0.5 - 1).abs() < 1e-3)
-    return bool(lively.any() & (exact | ~lively).all() & (mean.abs() < 1e-3).all())
-
-
-def _wider(held: Extremes | None, values: Floats) -> Extremes | None:
-    low, high = values.min(axis=(0, 2)), values.max(axis=(0, 2))
-    steps = values[:, :, :64] * 65025
-    on_grid = bool(np.abs(steps - np.rint(steps)).max() < 0.02)
-    if held is None:
-        return Extremes(low, high, len(values), on_grid)
-    if len(held.low) != len(low):
-        return held
-    return Extremes(
-        np.minimum(low, held.low), np.maximum(high, held.high), held.examples + len(values), held.on_grid and on_grid
-    )
-
-
-def twice_by_range(held: Extremes | None) -> str:
-    """The range that black and white take after a second, identical normalisation."""
-    if held is None or held.examples < IMAGES or len(held.low) not in (1, 3):
-        return ""
-    white = held.high.max() * 255
-    if held.low.min() >= 0 and held.on_grid and 0.5 < white < 1.001:
-        return f"images span 0 to {held.high.max():.4f} in steps of 1/65025: they were divided by 255 twice"
-    for name, (mean, std) in KNOWN.items():
-        m, s = np.asarray(mean), np.asarray(std)
-        if len(m) not in (1, len(held.low)):
-            continue
-        low, high = -m / s**2 - m / s, (1 - m) / s**2 - m / s
-        room = 0.01 * (high - low)
-        if (np.abs(held.low - low) < room).all() and (np.abs(held.high - high) < room).all():
-            return (
-                f"images span {held.low.min():.2f} to {held.high.max():.2f}: what black and white become when "
-                f"the constants of {name} are applied twice"
-            )
-    return ""

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.observe.watch import Answer
-from clew.observe.watches._data_feed import FedWatch, Feed, Loader
+from clew.observe.watches._data_feed import FedWatch, Feed
+from clew.observe.watches._data_given import Loader
 from clew.observe.watches._data_names import HELD_OUT, TRAINING
 from clew.observe.watches._data_share import Shared, shared
 from clew.records.clue import Reading, Unclear

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clew.observe.watch import Answer, Batch, Saw
-from clew.observe.watches._data_feed import FedWatch, Loader
+from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_generators import fixed_seed, kept_generator
+from clew.observe.watches._data_given import Loader
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
