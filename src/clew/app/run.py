@@ -12,7 +12,7 @@ from clew.case.clues import answered, join, unclear
 from clew.errors import ClewError
 from clew.knowledge.base import load
 from clew.knowledge.model import Knowledge
-from clew.observe.collect import Process, clues_of, processes
+from clew.observe.collect import Process, clues_of, processes, rank_clues
 from clew.observe.launch import Ended, command_for, launch
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue, Reading, Unclear
@@ -25,6 +25,8 @@ from clew.symptoms.curves import read_curves
 from clew.symptoms.logs import read_log
 
 MOST_PRINTED = 8 << 20
+NOT_DRAWN = ("row digest", "rows per epoch", "loader trained", "fingerprint")
+"""Series that serve to compare processes and mean nothing to the eye."""
 
 
 class Done(NamedTuple):
@@ -81,7 +83,7 @@ def sources(held: Run) -> list[str]:
 def seen_in(parts: list[Process], held: Run, script: str, domain: str) -> CaseView:
     """What the trace of a run shows, weighed."""
     knowledge = load()
-    observed = join(knowledge, [clues_of(knowledge, part) for part in parts])
+    observed = join(knowledge, [rank_clues(knowledge, parts), *(clues_of(knowledge, part) for part in parts)])
     curves = curve_clues(knowledge, parts[0], held) if parts and parts[0].steps else []
     named = {clue.test for clue in observed}
     clues = observed + [clue for clue in curves if clue.test not in named]
@@ -171,7 +173,8 @@ def page(done: Done) -> str:
     """The report as one page."""
     from clew.report.run_html import run_html
 
-    series = done.parts[0].series if done.parts else {}
+    held = done.parts[0].series if done.parts else {}
+    series = {key: item for key, item in held.items() if key[0] not in NOT_DRAWN}
     return run_html(done.seen, facts(done), series, source)
 
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from clew.case.clues import answered, unclear
 from clew.errors import ClewError
 from clew.knowledge.model import Knowledge, Test
+from clew.observe.ranks import joined
 from clew.records import exact
-from clew.records.clue import Clue
+from clew.records.clue import Clue, Reading
 from clew.records.place import Place
 from clew.records.trace import Series
 
@@ -65,6 +66,17 @@ def read_series(path: str) -> dict[tuple[str, str], Series]:
                     steps.setdefault((name, of), []).append(int(step))
                     values.setdefault((name, of), []).append(float(value))
     return {key: Series(key[0], tuple(steps[key]), tuple(values[key]), key[1]) for key in steps}
+
+
+def rank_clues(knowledge: Knowledge, parts: list[Process]) -> list[Clue]:
+    """What only the ranks together show: whether they read the same examples."""
+    test = knowledge.tests["rank_data_overlap"]
+    if len(parts) < 2 or parts[0].world < 2:
+        return []
+    answer = joined([part.series for part in parts])
+    if isinstance(answer, Reading):
+        return [answered(test, answer.measured, source=test.by)]
+    return []
 
 
 def clues_of(knowledge: Knowledge, held: Process) -> list[Clue]:

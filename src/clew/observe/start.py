@@ -21,6 +21,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from clew.observe import files
 from clew.observe.output import OutputCopy
 from clew.observe.patches import unframe
 
@@ -80,6 +81,7 @@ class Session:
         try:
             if name == "torch":
                 self._watch_torch()
+                self._provenance(name, module)
                 atexit.register(self.end)  # before torch takes itself apart
                 os.register_at_fork(after_in_child=self.in_child)
             else:
@@ -181,6 +183,8 @@ def _forked_by_a_loader() -> bool:
 def begin(folder: str) -> Session:
     """Called once per process, before the script's first import."""
     session = Session(folder)
+    with suppress(Exception):
+        files.install()
     sys.meta_path.insert(0, AfterImport(WAITED_FOR, session.imported))
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         if stream is not None:
