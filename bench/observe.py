@@ -130,13 +130,13 @@ class Times(NamedTuple):
     checkpoint: list[float]
 
 
-def timed(step: Callable[[], float]) -> float:
-    start = time.perf_counter()
+def timed(step: Callable[[], float], clock: Callable[[], float] = time.perf_counter) -> float:
+    start = clock()
     step()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def measure(loop: Loop, seconds: float, folder: str) -> Times:
+def measure(loop: Loop, seconds: float, clock: Callable[[], float], folder: str) -> Times:
     torch.manual_seed(0)
     recorder = Recorder(folder, all_watches()[0])
     hooks = Hooks(recorder)
@@ -153,10 +153,10 @@ def measure(loop: Loop, seconds: float, folder: str) -> Times:
         step()
         for _ in range(BLOCK):
             sampled = recorder.sampled
-            (times.sampled if sampled else times.between).append(timed(step))
+            (times.sampled if sampled else times.between).append(timed(step, clock))
         hooks.uninstall()
         step()
-        times.bare.extend(timed(step) for _ in range(BLOCK))
+        times.bare.extend(timed(step, clock) for _ in range(BLOCK))
         hooks.install()
         hooks.settle_attachment()
     start = time.perf_counter()
@@ -193,9 +193,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="for each of the three loops")
     parser.add_argument("--only", choices=[loop.name for loop in LOOPS])
+    parser.add_argument("--cpu", action="store_true", help="processor time, for a machine with other work")
     parser.add_argument("--profile", choices=("between", "sampled"), help="show where the time goes instead")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    clock = time.thread_time if options.cpu else time.perf_counter
     loops = [loop for loop in LOOPS if options.only in (None, loop.name)]
     if options.profile:
         for loop in loops:
@@ -205,7 +207,7 @@ def main() -> None:
     print(f"{'loop':<6}{'bare':>10}{'between':>10}{'ratio':>8}{'sampled':>10}{'check':>9}{'whole':>8}{'target':>8}")
     for loop in loops:
         with tempfile.TemporaryDirectory() as folder:
-            times = measure(loop, options.seconds, folder)
+            times = measure(loop, options.seconds, clock, folder)
         bare, between, sampled = (statistics.median(part) for part in times[:3])
         check = times.checkpoint[0]
         whole = (between + (sampled - between) / SPARSEST) / bare * (1 + check / CHECKPOINT_SECONDS)

@@ -29,6 +29,7 @@ def train(steps):
 """
 
 WAITS = """
+import time
 print("ready", flush=True)
 time.sleep(60)
 """
