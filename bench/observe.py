@@ -2,8 +2,9 @@
 
 In one process, short blocks of steps with and without the instruments take turns, so that whatever else the machine
 does touches both alike. The step counter stands beyond the dense first steps, where one step in 200 is looked at
-closely. Printed are the medians of a bare step, of a step between samples, of a sampled step, and what follows for the
-run as a whole: the sampled step's extra time spread over 200 steps, and the checkpoint every three seconds.
+closely, or fewer where steps are short. Printed are the medians of a bare step, of a step between samples, of a sampled
+step, of a checkpoint, and what follows for the run as a whole: the sampled step's extra time spread over the steps
+between two, and a checkpoint every three seconds.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from clew.observe.hooks import Hooks
-from clew.observe.recorder import CHECKPOINT_SECONDS, SPARSEST, Recorder
+from clew.observe.recorder import CHECKPOINT_SECONDS, Recorder, spacing
 from clew.observe.registry import all_watches
 
 BLOCK = 6
@@ -67,7 +68,7 @@ def cnn() -> Callable[[], float]:
         layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU(), nn.MaxPool2d(2)]
     model = nn.Sequential(*layers, nn.Flatten(), nn.Dropout(0.1), nn.Linear(64 * 16, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    data = batches(torch.randn(8192, 3, 32, 32), torch.randint(0, 10, (8192,)), size=32)
+    data = batches(torch.randn(8192, 3, 32, 32), torch.randint(0, 10, (8192,)), size=48)
 
     def step() -> float:
         x, y = next(data)
@@ -210,7 +211,8 @@ def main() -> None:
             times = measure(loop, options.seconds, clock, folder)
         bare, between, sampled = (statistics.median(part) for part in times[:3])
         check = times.checkpoint[0]
-        whole = (between + (sampled - between) / SPARSEST) / bare * (1 + check / CHECKPOINT_SECONDS)
+        spread = (sampled - between) / spacing(sampled - between, between)
+        whole = (between + spread) / bare * (1 + check / CHECKPOINT_SECONDS)
         print(
             f"{loop.name:<6}{1e3 * bare:>7.2f} ms{1e3 * between:>7.2f} ms{between / bare:>7.3f}x"
             f"{1e3 * sampled:>7.2f} ms{1e3 * check:>6.1f} ms{whole:>7.3f}x{loop.target:>7.2f}x"

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from clew.observe.hooks import Hooks, watching
-from clew.observe.recorder import Recorder, values_of
+from clew.observe.recorder import SPARSE, SPARSEST, Recorder, spacing, values_of
 from clew.observe.stream import Stream, read_numbers
 from clew.observe.watch import EVENTS, Answer, Watch, when_sampled
 from clew.records import exact
@@ -338,3 +338,23 @@ def test_the_rank_is_that_of_the_first_step(
     recorder.checkpoint()
     table = json.loads(Path(recorder.answers_path).read_text())
     assert (table["rank"], table["world"]) == expected
+
+
+@given(some.floats(-1, 10), some.floats(0, 10))
+def test_samples_are_spaced_by_what_they_cost(extra: float, usual: float) -> None:
+    gap = spacing(extra, usual)
+    assert SPARSE <= gap <= SPARSEST
+    assert gap == SPARSEST or usual == 0 or extra / (gap + 1) <= 0.01 * usual * (1 + 1e-9)
+
+
+def test_samples_grow_sparser(tmp_path: Path) -> None:
+    recorder = Recorder(str(tmp_path), [])
+    sampled = []
+    for step in range(2000):
+        if recorder.sampled:
+            sampled.append(step)
+        recorder.step_done()
+    assert sampled[:16] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 19, 28, 42, 63, 94]
+    gaps = [later - earlier for earlier, later in zip(sampled, sampled[1:], strict=False)]
+    assert gaps == sorted(gaps)
+    assert max(gaps) <= SPARSEST

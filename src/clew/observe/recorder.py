@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from clew.records.place import Place
 
 DENSE = 10
-SPARSEST = 200
+SPARSE = 200  # steps between samples in the long run,
+SPARSEST = 1000  # or up to so many where steps are so short that
+SHARE = 0.01  # looking at one in 200 would take more of the time than this
 HELD_LOSSES = 256  # more than the steps between two samples, so that nothing waits for the device between them
 CHECKPOINT_SECONDS = 3.0
 
@@ -61,8 +63,9 @@ class Recorder:
         self.loader: int | None = None
         self._pending: list[Judged] = []
         self._losses: list[tuple[int, Any]] = []
-        self._last_checkpoint = time.monotonic()
-        self.started = time.monotonic()
+        self.started = self._last_checkpoint = self._step_end = self._sample_end = time.monotonic()
+        self._sample_step = 0
+        self._gap = SPARSE
         self.watches: list[Watch] = []
         for watch in watches:
             try:
@@ -186,10 +189,17 @@ class Recorder:
         self.step += 1
         if self.rank is None:
             self.rank = _rank()
+        now = time.monotonic()
         if self.sampled:
+            between = self.step - 1 - self._sample_step
+            if between > DENSE:
+                usual = (self._step_end - self._sample_end) / between
+                self._gap = spacing(now - self._step_end - usual, usual)
+            self._sample_step, self._sample_end = self.step, now
             self.next_sample = self._following(self.step - 1)
+        self._step_end = now
         self.sampled = self.step >= self.next_sample
-        if self.step == DENSE or time.monotonic() - self._last_checkpoint > CHECKPOINT_SECONDS:
+        if self.step == DENSE or now - self._last_checkpoint > CHECKPOINT_SECONDS:
             self.checkpoint()
 
     def _following(self, step: int) -> int:
@@ -197,7 +207,7 @@ class Recorder:
             return step + 1
         if self.sample != "auto":
             return step + int(self.sample)
-        return step + 1 if step + 1 < DENSE else step + min(max(step // 2, 1), SPARSEST)
+        return step + 1 if step + 1 < DENSE else step + min(max(step // 2, 1), self._gap)
 
     def checkpoint(self, final: bool = False) -> None:
         """Write down everything seen so far, so that a killed run keeps it."""
@@ -251,6 +261,13 @@ class Recorder:
             table["outcome"] = answer.outcome
             table["says"] = answer.says
         return table
+
+
+def spacing(extra: float, usual: float) -> int:
+    """How many steps to leave between samples, from what a sampled step takes more than the usual time of a step."""
+    if usual <= 0 or extra <= SHARE * SPARSE * usual:
+        return SPARSE
+    return min(int(extra / (SHARE * usual)), SPARSEST)
 
 
 def failure(error: Exception) -> str:
