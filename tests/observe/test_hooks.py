@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import traceback
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -350,11 +351,11 @@ def test_samples_are_spaced_by_what_they_cost(extra: float, usual: float) -> Non
 def test_samples_grow_sparser(tmp_path: Path) -> None:
     recorder = Recorder(str(tmp_path), [])
     sampled = []
-    for step in range(2000):
+    for step in range(3000):
         if recorder.sampled:
             sampled.append(step)
         recorder.step_done()
     assert sampled[:16] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 19, 28, 42, 63, 94]
-    gaps = [later - earlier for earlier, later in zip(sampled, sampled[1:], strict=False)]
-    assert gaps == sorted(gaps)
-    assert max(gaps) <= SPARSEST
+    late = [later - earlier for earlier, later in pairwise(sampled) if earlier >= 2 * SPARSE]
+    assert late
+    assert all(SPARSE <= gap <= SPARSEST for gap in late)

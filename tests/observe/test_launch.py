@@ -252,7 +252,7 @@ def test_ctrl_c_ends_the_script_and_the_report_comes(tmp_path: Path) -> None:
     until_ready(process)
     os.killpg(process.pid, signal.SIGINT)
     under = ended(process)
-    # Exit 1 was seen once, on a busy machine, when the interrupt landed inside an instrument; docs/LOG.md has it as open.
+    # Exit 1 was seen once, on a busy machine, when the interrupt landed inside an instrument (open in docs/LOG.md).
     assert under.status in (-signal.SIGINT, 1)
     assert "KeyboardInterrupt" in under.err
     assert reported(under.out)
