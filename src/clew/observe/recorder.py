@@ -267,7 +267,7 @@ def spacing(extra: float, usual: float) -> int:
     """How many steps to leave between samples, from what a sampled step takes more than the usual time of a step."""
     if usual <= 0 or extra <= SHARE * SPARSE * usual:
         return SPARSE
-    return min(int(extra / (SHARE * usual)), SPARSEST)
+    return int(min(extra / usual / SHARE, SPARSEST))
 
 
 def failure(error: Exception) -> str:
