@@ -14,6 +14,8 @@ from launching import CLEW, answers, ended, start, troubles
 
 ZOO = Path(__file__).parent / "zoo"
 TORCHRUN = (str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc-per-node", "2")
+TORN_DOWN = "terminate called without an active exception"
+"""A rank that ends while gloo's threads still run is aborted by C++ now and then, also without clew: then run again."""
 TIMING = re.compile(r"'\w*(runtime|per_second)': '[^']*'")
 
 
@@ -57,17 +59,22 @@ def test_a_run_under_clew_ends_as_the_bare_one(tmp_path: Path, program: Program)
     plain = (*launcher, path) if launcher else (sys.executable, path)
     under = (*CLEW, "--quiet", "--", *launcher, path) if launcher else (*CLEW, "--quiet", path)
     env = dict(program.env)
-    both = start(plain, tmp_path, env=env), start(under, tmp_path, env=env)
-    bare, seen = ended(both[0]), ended(both[1])
+    for attempt in range(3):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        both = start(plain, folder, env=env), start(under, folder, env=env)
+        bare, seen = ended(both[0]), ended(both[1])
+        if not (launcher and TORN_DOWN in bare.err + seen.err):
+            break
 
     assert bare.status == 0, bare.err
     assert seen.status == 0, seen.err
     assert [line[:7] for line in bare.out.splitlines()].count("DIGEST ") == 1
     assert TIMING.sub("", seen.out) == TIMING.sub("", bare.out)
     assert re.sub(r"\d+", "0", seen.err) == re.sub(r"\d+", "0", bare.err)
-    unseen = [line for line in troubles(tmp_path).splitlines() if "compiled code" not in line]
+    unseen = [line for line in troubles(folder).splitlines() if "compiled code" not in line]
     assert not unseen
-    written = answers(tmp_path)
+    written = answers(folder)
     assert all(held["final"] for held in written)
     assert [held["steps"] for held in written if held["steps"]] == [program.steps] * program.processes * bool(
         program.steps

@@ -45,6 +45,8 @@ def main():
     dist.all_gather_object(digests, state_digest(model, optimizer))
     if rank == 0:
         print("DIGEST", hashlib.sha256("".join(digests).encode()).hexdigest(), flush=True)
+    dist.barrier()
+    del model, optimizer
     dist.destroy_process_group()
 
 
