@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
-from clew.records.clue import Reading, Unclear, Value
-from clew.records.place import Place
+from clew.records.clue import Answer, Reading, Saw, Unclear
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,31 +20,9 @@ if TYPE_CHECKING:
     import torch
 
     from clew.observe.recorder import Recorder
+    from clew.records.place import Place
 
-
-class Saw:
-    """An outcome that a watch saw as such, for tests without a scale: `Saw("eval", forwards=12).at(place)`."""
-
-    __slots__ = ("measured", "outcome", "says", "where")
-
-    def __init__(self, outcome: str, /, **measured: Value) -> None:
-        self.outcome = outcome
-        self.measured = tuple(sorted(measured.items()))
-        self.where: tuple[Place, ...] = ()
-        self.says = ""
-
-    def at(self, *places: Place | None) -> Saw:
-        """Where it was seen; None is left out."""
-        self.where = tuple(dict.fromkeys(place for place in places if place is not None))
-        return self
-
-    def saying(self, text: str) -> Saw:
-        """One plain sentence with the figures, when the outcome's own words would say too little."""
-        self.says = text
-        return self
-
-
-Answer = Reading | Saw | Unclear
+__all__ = ["Answer", "Reading", "Saw", "Unclear"]
 
 
 class Batch(NamedTuple):

@@ -54,6 +54,32 @@ class Reading:
         return f"Reading({', '.join(f'{name}={value!r}' for name, value in self.measured)})"
 
 
+class Saw:
+    """An outcome that was seen as such, for tests without a scale: `Saw("eval", forwards=12).at(place)`."""
+
+    __slots__ = ("measured", "outcome", "says", "where")
+
+    def __init__(self, outcome: str, /, **measured: Value) -> None:
+        self.outcome = outcome
+        self.measured = tuple(sorted(measured.items()))
+        self.where: tuple[Place, ...] = ()
+        self.says = ""
+
+    def at(self, *places: Place | None) -> "Saw":
+        """Where it was seen; None is left out."""
+        self.where = tuple(dict.fromkeys(place for place in places if place is not None))
+        return self
+
+    def saying(self, text: str) -> "Saw":
+        """One plain sentence with the figures, when the outcome's own words would say too little."""
+        self.says = text
+        return self
+
+
+Answer = Reading | Saw | Unclear
+"""What an instrument says: figures that a table turns into an outcome, an outcome, or why neither."""
+
+
 class Clue(NamedTuple):
     """What one test saw. `outcome` is one of the test's outcomes, or "unclear" with the reason in `why`."""
 
