@@ -27,7 +27,7 @@ LEVELS = [
     ["records"],
     ["evidence"],
     ["knowledge"],
-    ["case", "archive"],
+    ["case", "archive", "tape"],
     ["report"],
     ["observe", "lint", "exams", "symptoms", "landscape", "sweep", "rl", "physics"],
     ["app"],

@@ -74,8 +74,13 @@ class Session:
         self.pid = os.getpid()
         self.forked = False
         self.recorder: Any = None
+        self.taper: Any = ()
         self.started = float(os.environ.get("CLEW_CLOCK") or time.monotonic())  # one clock for all processes
         self.copy = OutputCopy(os.path.join(folder, "output.jsonl"), self.started)
+        if os.environ.get("CLEW_PROGRESS"):
+            from clew.observe.progress import ProgressLine
+
+            self.copy.progress = ProgressLine(folder)
 
     def imported(self, name: str, module: ModuleType) -> None:
         try:
@@ -98,9 +103,28 @@ class Session:
         for sentence in failed:
             self.trouble(sentence)
         limit = int(os.environ.get("CLEW_STEPS", "0") or 0)
-        self.recorder = Recorder(self.folder, watches, os.environ.get("CLEW_SAMPLE", "auto"), limit)
-        self.recorder.also_write = self.write_sources
-        Hooks(self.recorder, self.stop, self.trouble).install()
+        self.recorder = Recorder(
+            self.folder, [*watches, self._kept_step()], os.environ.get("CLEW_SAMPLE", "auto"), limit
+        )
+        self.recorder.also_write = self.write_along
+        hooks = Hooks(self.recorder, self.stop, self.trouble)
+        for watch in self.recorder.watches:
+            if isinstance(watch, self.taper):
+                watch.hooks = hooks
+        hooks.install()
+
+    def _kept_step(self) -> Any:
+        """The instrument that keeps one training step for the exams."""
+        from clew.observe.taping import Taper, capture_folder
+
+        folder = capture_folder(self.folder) if os.environ.get("CLEW_CAPTURE", "1") == "1" else ""
+
+        class Kept(Taper):
+            def __init__(self, recorder: Any) -> None:
+                super().__init__(recorder, folder)
+
+        self.taper = Kept
+        return Kept
 
     def in_child(self) -> None:
         """A forked process that may train (a worker of a DataLoader never does) is observed afresh."""
@@ -139,13 +163,36 @@ class Session:
             return
         recorder, self.recorder = self.recorder, None
         try:
+            if self.copy.progress is not None:
+                self.copy.progress.clear()
             self.copy.flush()
             self.write_sources()
+            self.write_files()
             if recorder is not None and (recorder.step or not self.forked):
                 recorder.settle(False)
                 recorder.checkpoint(final=True)
+                for watch in recorder.watches:
+                    if isinstance(watch, self.taper):
+                        self._keep(watch)
         except Exception as error:  # noqa: BLE001  # the run is over; what could not be written is said
             self.trouble(f"could not write what was seen: {type(error).__name__}: {error}")
+
+    def write_along(self) -> None:
+        """What goes with every checkpoint."""
+        self.write_sources()
+        self.write_files()
+        if self.copy.progress is not None and self.recorder is not None:
+            with suppress(Exception):  # a terminal that has gone away is no trouble of the run
+                self.copy.progress.draw(self.recorder)
+
+    def write_files(self) -> None:
+        """Which data files were opened, by whom, as they were then."""
+        files.write(os.path.join(self.folder, f"files-{self.pid}.json"))
+
+    def _keep(self, taper: Any) -> None:
+        taper.finish()
+        if taper.why and taper.tape is None:
+            self.trouble(f"no training step could be kept for exams: {taper.why}")
 
     def write_sources(self) -> None:
         """Which of the user's own files were imported."""

@@ -1,0 +1,208 @@
+"""A training step that `clew run` kept, as a subject."""
+
+from __future__ import annotations
+
+import glob
+import importlib
+import math
+import os
+from typing import Any
+
+import torch
+from torch import nn
+
+from clew.errors import ClewError
+from clew.exams.batches import Batch
+from clew.exams.lab import apart, seed_all
+from clew.exams.replay import Player, TapedLoss, TapedModel
+from clew.exams.subject import Seen, Subject, remade
+from clew.records.place import Place
+from clew.tape import files
+from clew.tape.coding import slots_in
+from clew.tape.model import Tape
+from clew.tape.names import short
+
+SUMS = ("add", "__add__", "__radd__", "sum", "add_", "__iadd__")
+
+
+class CapturedSubject(Subject):
+    """The captured step behind the interface of a subject. `folder` is the capture's."""
+
+    def __init__(self, folder: str, device: str = "") -> None:
+        self.tape = files.read_tape(folder)
+        where = torch.device(
+            device or (self.tape.device if self.tape.device != "cuda" or torch.cuda.is_available() else "cpu")
+        )
+        self.player = Player(self.tape, where)
+        self.folder = folder
+        self.optimizers: list[dict[str, Any]] = files.read_json(folder, files.OPTIMIZERS) or []
+        trained = {value.name for value in self.tape.of_role("parameter") if value.grad}
+        model = TapedModel(self.player, files.read_tensors(folder, files.START), trained)
+        self.trained_names = trained
+        super().__init__(
+            model,
+            TapedLoss(self.player, model.constants),
+            self._batches("batch"),
+            val_batches=self._batches("val"),
+            predict=_predict(self.tape.loss_name),
+            name="the captured step",
+        )
+        self.optimizer = self._optimizer_of
+        self.random = self._is_random()
+
+    def _batches(self, stem: str) -> list[Batch]:
+        entering = self.tape.of_role("input", "target")
+        found = []
+        for name in files.numbered(self.folder, stem):
+            held = files.read_tensors(self.folder, name)
+            by_role: dict[str, list[Any]] = {"input": [], "target": []}
+            for number, value in enumerate(entering):
+                by_role[value.role].append(held.get(f"{value.role}{number}"))
+            inputs, targets = by_role["input"], by_role["target"]
+            if any(tensor is None for tensor in inputs):
+                continue
+            whole = bool(targets) and all(tensor is not None for tensor in targets)
+            target = (targets[0] if len(targets) == 1 else tuple(targets)) if whole else None
+            found.append(Batch(tuple(inputs), target))
+        return [
+            Batch(
+                tuple(tensor.to(self.player.device) for tensor in batch.inputs),
+                _moved(batch.target, self.player.device),
+            )
+            for batch in found
+        ]
+
+    # --- what a captured subject knows more
+
+    def place(self, name: str = "") -> Place | None:
+        tape = self.tape
+        if not name:
+            calls = tape.calls[tape.split :] or tape.calls[-1:]
+            return next((tape.places[call.place] for call in calls if call.place >= 0), None)
+        slots = {value.slot for value in tape.of_role("parameter", "buffer") if value.name == name}
+        for call in tape.calls:
+            if call.place >= 0 and (call.module == name or slots & set(slots_in([call.args, call.kwargs["dict"]]))):
+                return tape.places[call.place]._replace(module=call.module or None)
+        return None
+
+    def parts(self) -> list[str]:
+        return list(self.tape.left)
+
+    def call(self, model: nn.Module, inputs: Any) -> Any:
+        return model(*inputs) if isinstance(inputs, tuple) else model(inputs)
+
+    def walk(self, model: nn.Module, inputs: Any) -> tuple[Any, list[Seen]]:
+        if not isinstance(model, TapedModel):
+            return super().walk(model, inputs)
+        seen: list[Seen] = []
+        given = inputs if isinstance(inputs, tuple) else (inputs,)
+        return model.walk(given, seen), seen
+
+    def trained(self) -> nn.Module | None:
+        """A copy with the parameters as they were late in the run; None when they were not kept."""
+        state = files.read_tensors(self.folder, files.END)
+        if not state:
+            return None
+        return TapedModel(self.player, {**files.read_tensors(self.folder, files.START), **state}, self.trained_names)
+
+    def terms(self, model: nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
+        """The terms of a loss that is a sum, by place; nothing when it is none."""
+        tape = self.tape
+        slots = _terms(tape, tape.loss)
+        if len(slots) < 2 or not isinstance(self.loss, TapedLoss):
+            return {}
+        output = self.call(model, batch.inputs)
+        env = self.loss.values(output, batch.target)
+        self.player.play(env, tape.split, len(tape.calls), self.loss.rows, True)
+        named = {}
+        for slot in slots:
+            call = next(call for call in tape.calls if slot in call.made)
+            place = tape.places[call.place] if call.place >= 0 else None
+            named[f"{short(call.function)} at {place}" if place else f"term {slot}"] = env[slot]
+        return named if len(named) == len(slots) else {f"term {slot}": env[slot] for slot in slots}
+
+    def _optimizer_of(self, parameters: Any) -> torch.optim.Optimizer:
+        del parameters
+        raise TypeError("a captured optimiser is made for a model")
+
+    def make_optimizer(self, model: nn.Module) -> torch.optim.Optimizer | None:
+        named = dict(model.named_parameters())
+        best: tuple[int, dict[str, Any]] | None = None
+        for held in self.optimizers:
+            count = sum(name in named for group in held["groups"] for name in group["parameters"])
+            if best is None or count > best[0]:
+                best = count, held
+        if best is None or not best[0] or not best[1]["kind"].startswith("torch.optim."):
+            return None
+        module, _, kind = best[1]["kind"].rpartition(".")
+        groups = []
+        for group in best[1]["groups"]:
+            chosen = [named[name] for name in group["parameters"] if name in named]
+            if chosen:
+                groups.append({**group["settings"], "params": chosen})
+        return remade(getattr(importlib.import_module(module), kind), groups, best[1]["groups"][0]["settings"])
+
+    # --- whether the replay is true
+
+    def _is_random(self) -> bool:
+        first, second = self._replayed(1), self._replayed(2)
+        return first != second and not (math.isnan(first) and math.isnan(second))
+
+    def _replayed(self, seed: int) -> float:
+        with apart(), torch.no_grad():
+            seed_all(seed)
+            model = self.copy().train()
+            return float(self.value(self.call(model, self.batches[0].inputs), self.batches[0].target))
+
+    def untrue(self) -> str:
+        """Why the replay is not the step that was captured, as a sentence; nothing when it is."""
+        if self.random or math.isnan(self.tape.value):
+            return ""
+        replayed = self._replayed(1)
+        if abs(replayed - self.tape.value) <= 1e-3 * max(abs(self.tape.value), 1e-3):
+            return ""
+        return f"replaying the captured step gives a loss of {replayed:.4g}, the run had {self.tape.value:.4g}"
+
+
+def captured(run_folder: str, device: str = "") -> CapturedSubject:
+    """The step that was kept of a run."""
+    for folder in sorted(glob.glob(os.path.join(glob.escape(run_folder), "capture-*"))):
+        if os.path.exists(os.path.join(folder, files.TAPE)):
+            return CapturedSubject(folder, device)
+    raise ClewError(f"no training step was kept of the run in {run_folder}; run it with clew run --keep-capture.")
+
+
+def _terms(tape: Tape, slot: int) -> list[int]:
+    """The slots that are added up to one."""
+    call = next((call for call in reversed(tape.calls[tape.split :]) if slot in call.made), None)
+    if call is None or short(call.function) not in SUMS:
+        return [slot]
+    uses = slots_in([call.args, call.kwargs["dict"]])
+    made = {made for other in tape.calls for made in other.made}
+    if len(uses) < 2 or not all(use in made for use in uses):
+        return [slot]
+    return [part for use in uses for part in _terms(tape, use)]
+
+
+def _predict(loss: str) -> Any:
+    """What the output of a model with this loss says, comparable with the target; None where it is not known."""
+    if loss in ("cross_entropy", "nll_loss", "multi_margin_loss"):
+        return lambda output: _first(output).argmax(1)
+    if loss == "binary_cross_entropy_with_logits":
+        return lambda output: (_first(output) > 0).float()
+    if loss == "binary_cross_entropy":
+        return lambda output: (_first(output) > 0.5).float()
+    if loss in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"):
+        return _first
+    return None
+
+
+def _first(output: Any) -> torch.Tensor:
+    held: torch.Tensor = output[0] if isinstance(output, tuple | list) else output
+    return held
+
+
+def _moved(target: Any, device: torch.device) -> Any:
+    if isinstance(target, tuple):
+        return tuple(tensor.to(device) for tensor in target)
+    return target.to(device) if target is not None else None

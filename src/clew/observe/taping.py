@@ -1,0 +1,361 @@
+"""Keeps one training step of the run, so that it can be examined after the run has ended.
+
+On the first sampled steps every torch call is noted; where a backward begins, the calls that led to its loss are cut
+out as a tape and written down with the parameters as they were, and further batches that went the same way. Then it is
+over: no call is looked at any more.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from clew.observe.cut import Cut, Names, Uncut, cut, signature
+from clew.observe.patches import hide, unframe
+from clew.observe.places import users_place
+from clew.observe.roll import Roll, tensors
+from clew.observe.watch import Backward, Batch, Forward, LossCall, OptimizerEvent, Watch, when_sampled
+from clew.records.clue import Answer, Unclear
+from clew.tape import files
+
+if TYPE_CHECKING:
+    from clew.observe.hooks import Hooks
+    from clew.observe.recorder import Recorder
+
+MOST_BATCHES = 24
+LAST_STEP = 2000
+MOST_FAILURES = 6
+MOST_BYTES = 64 << 20  # of batches
+MOST_STATE = 512 << 20  # of parameters and buffers
+SHARE = 0.01  # of the time may go into keeping late states
+
+
+class Taper(Watch):
+    """`hooks` is set once they are installed. Answers no test: what it leaves behind is a folder."""
+
+    test = ""
+    hooks: Hooks
+
+    def __init__(self, recorder: Recorder, folder: str = "") -> None:
+        super().__init__(recorder)
+        import torch
+
+        self.torch = torch
+        self.folder = folder
+        self.roll = Roll(torch, self._where)
+        self.mode: Any = None
+        self.over = not folder
+        self.why = ""  # why no tape could be cut
+        self.failures = 0
+        self.signature: tuple[Any, ...] | None = None
+        self.tape: Cut | None = None
+        self.batches = self.validations = 0
+        self.bytes = 0
+        self.names: Names | None = None
+        self.state: dict[str, weakref.ref[Any]] = {}
+        self.arguments: dict[int, tuple[weakref.ref[Any], tuple[int, int]]] = {}
+        self.roots = 0
+        self._inside: Any = None
+        self.loaded: list[weakref.ref[Any]] = []
+        self.target_at: int | None = None
+        self.waiting: dict[str, Any] | None = None
+        self.spent = 0.0
+
+    # --- when calls are noted
+
+    def _on(self) -> None:
+        """Begin to note calls, unless something else of the script's own listens to them already."""
+        if self.over or self.mode is not None or not self.recorder.sampled:
+            return
+        if self.hooks.compiled or self.hooks.elsewhere() or self.torch._C._len_torch_function_stack():
+            return
+        self.mode = mode_class()(self)
+        self.mode.__enter__()
+
+    def _off(self) -> None:
+        mode, stack = self.mode, self.torch._C._len_torch_function_stack
+        if mode is None:
+            return
+        if stack() and self.torch._C._get_function_stack_at(stack() - 1) is mode:
+            self.mode = None
+            mode.__exit__(None, None, None)
+        self.roll.clear()
+
+    def quiet(self) -> bool:
+        hooks = self.hooks
+        return (
+            self.over or self.recorder.busy or hooks.inside_backward or hooks.elsewhere() or not self.recorder.sampled
+        )
+
+    def end(self, why: str = "") -> None:
+        """No more calls are noted."""
+        self.over = True
+        self.why = self.why or why
+        self._off()
+
+    def _where(self) -> tuple[Any, str, int]:
+        stack = self.hooks.stack
+        if not stack:
+            self._inside = None
+            return users_place(4), "", -1
+        if self._inside is not stack[0]:
+            self._inside = stack[0]
+            self.roots += 1
+        return users_place(4), self.hooks._name(stack[0], stack[-1]), self.roots
+
+    # --- events
+
+    def optimizer_made(self, event: OptimizerEvent) -> None:
+        del event
+        self._on()
+
+    @when_sampled
+    def batch(self, event: Batch) -> None:
+        self.loaded = [weakref.ref(tensor) for tensor in event.tensors]
+        self._on()
+
+    @when_sampled
+    def zero_grad(self, event: OptimizerEvent) -> None:
+        del event
+        self._on()
+
+    def forward(self, event: Forward) -> None:
+        given = list(tensors(event.inputs, self.torch))
+        if event.evaluation:
+            self._evaluated(event, given)
+            return
+        for position, tensor in enumerate(given):
+            if id(tensor) not in self.arguments or self.arguments[id(tensor)][0]() is not tensor:
+                self.arguments[id(tensor)] = (weakref.ref(tensor), (event.model, position))
+        self._inside = None
+
+    @when_sampled
+    def before_backward(self, event: Backward) -> None:
+        if self.over or self.mode is None or not event.sampled:
+            return
+        try:
+            self._cut(event.loss)
+        except Uncut as error:
+            self.failures += 1
+            self.why = self.why or str(error)
+            if self.failures >= MOST_FAILURES:
+                self.end()
+
+    @when_sampled
+    def after_step(self, event: OptimizerEvent) -> None:
+        del event
+        if self.over:
+            self._late()
+            return
+        if self.tape is not None and not os.path.exists(os.path.join(self.folder, files.OPTIMIZERS)):
+            self._optimizers()
+        self.roll.clear()
+        self.arguments.clear()
+        if self.batches >= MOST_BATCHES or self.bytes > MOST_BYTES or self.recorder.step > LAST_STEP:
+            self.end()
+        elif self.recorder._following(self.recorder.step) > self.recorder.step + 1:
+            self._off()
+
+    def read(self) -> Answer:
+        return Unclear("")
+
+    # --- keeping
+
+    def _cut(self, loss: Any) -> None:
+        self.names = Names(self.recorder.parameter_names(), self._buffers(), self._arguments())
+        for _, optimizer in self.recorder.live_optimizers():
+            for number, group in enumerate(optimizer.param_groups):
+                for place, parameter in enumerate(group["params"]):
+                    self.names.parameters.setdefault(id(parameter), f"parameter {number}.{place}")
+        found = cut(self.roll, loss, self.names, self.recorder.step)
+        if self.signature is None:
+            self._first(found)
+        elif signature(found.tape) != self.signature:
+            return
+        data = {
+            f"{value.role}{number}": found.tensors[value.slot]
+            for number, value in enumerate(found.tape.of_role("input", "target"))
+        }
+        self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in data.values())
+        files.write_tensors(self.folder, f"batch-{self.batches}.safetensors", data)
+        self.batches += 1
+
+    def _first(self, found: Cut) -> None:
+        held = {
+            value.name if value.role != "constant" else f"constant {value.slot}": found.tensors[value.slot]
+            for value in found.tape.of_role("parameter", "buffer", "constant")
+        }
+        size = sum(tensor.numel() * tensor.element_size() for tensor in held.values())
+        if size > MOST_STATE:
+            self.end(f"its parameters take {size >> 20} MiB, more than the {MOST_STATE >> 20} MiB that are kept")
+            raise Uncut(self.why)
+        os.makedirs(self.folder, exist_ok=True)
+        files.write_tensors(self.folder, files.START, held)
+        files.write_tape(self.folder, found.tape)
+        self.signature = signature(found.tape)
+        self.tape = found._replace(tensors={})
+        self.state = {
+            value.name: weakref.ref(found.tensors[value.slot]) for value in found.tape.of_role("parameter", "buffer")
+        }
+        self.target_at = self._position(found)
+
+    def _position(self, found: Cut) -> int | None:
+        """Where in a loader's batch the target stood, when it did."""
+        targets = found.tape.of_role("target")
+        for position, held in enumerate(self.loaded):
+            tensor = held()
+            if tensor is not None and len(targets) == 1 and _same(self.torch, tensor, found.tensors[targets[0].slot]):
+                return position
+        return None
+
+    def _evaluated(self, event: Forward, given: list[Any]) -> None:
+        """Inputs of an evaluation, and what they are compared with once that is seen."""
+        if self.tape is None or self.validations >= MOST_BATCHES or self.bytes > MOST_BYTES:
+            return
+        inputs = self.tape.tape.of_role("input", "target")
+        data = {}
+        for number, value in enumerate(inputs):
+            if value.argument is not None and value.argument[0] == event.model and value.argument[1] < len(given):
+                data[f"{value.role}{number}"] = given[value.argument[1]]
+        if (
+            any(value.role == "input" and f"input{number}" not in data for number, value in enumerate(inputs))
+            or not data
+        ):
+            return
+        missing = [
+            f"target{number}"
+            for number, value in enumerate(inputs)
+            if value.role == "target" and f"target{number}" not in data
+        ]
+        if len(missing) == 1:
+            if self.target_at is not None and self.target_at < len(self.loaded):
+                found = self.loaded[self.target_at]()
+                if found is not None:
+                    data[missing[0]] = found
+            else:
+                self.waiting = {name: tensor.detach().clone() for name, tensor in data.items()}
+                self.waiting["?"] = missing[0]
+                return
+        self._keep_validation(data)
+
+    @when_sampled
+    def loss(self, event: LossCall) -> None:
+        if self.waiting is None or event.grad or not isinstance(event.target, self.torch.Tensor):
+            return
+        data, self.waiting = self.waiting, None
+        data[data.pop("?")] = event.target
+        self._keep_validation(data)
+
+    def _keep_validation(self, data: dict[str, Any]) -> None:
+        self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in data.values())
+        files.write_tensors(self.folder, f"val-{self.validations}.safetensors", data)
+        self.validations += 1
+
+    def _optimizers(self) -> None:
+        assert self.names is not None
+        told = []
+        for _, optimizer in self.recorder.live_optimizers():
+            groups = [
+                {
+                    "settings": {name: value for name, value in group.items() if _plain(value) and name != "params"},
+                    "parameters": [self.names.parameters.get(id(held), "") for held in group["params"]],
+                }
+                for group in optimizer.param_groups
+            ]
+            kind = type(optimizer)
+            told.append({"kind": f"{kind.__module__}.{kind.__qualname__}", "groups": groups})
+        files.write_json(self.folder, files.OPTIMIZERS, told)
+
+    def _late(self, final: bool = False) -> None:
+        """Keep the state as it is now, when that has become cheap against the time since."""
+        if not self.state or (not final and not self.recorder.sampled):
+            return
+        began = time.monotonic()
+        if not final and self.spent > SHARE * (began - self.recorder.started):
+            return
+        live = {name: held() for name, held in self.state.items()}
+        if all(tensor is not None for tensor in live.values()):
+            files.write_tensors(self.folder, files.END, live)
+        self.spent += time.monotonic() - began
+
+    def finish(self) -> None:
+        """The run is about to end."""
+        self.end()
+        if self.tape is None:
+            return
+        busy, self.recorder.busy = self.recorder.busy, True
+        try:
+            self._late(final=True)
+        finally:
+            self.recorder.busy = busy
+
+    def _buffers(self) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for number, module in self.recorder.live_models():
+            prefix = f"model{number}." if len(self.recorder.models) > 1 else ""
+            for name, buffer in module.named_buffers():
+                found.setdefault(id(buffer), prefix + name)
+        return found
+
+    def _arguments(self) -> dict[int, tuple[int, int]]:
+        return {key: place for key, (held, place) in self.arguments.items() if held() is not None}
+
+
+def mode_class() -> Any:
+    """A mode that notes calls; made when torch is there."""
+    from torch.overrides import TorchFunctionMode
+
+    class Noting(TorchFunctionMode):
+        def __init__(self, taper: Taper) -> None:
+            super().__init__()
+            self.taper = taper
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            taper = self.taper
+            given = None
+            if not taper.quiet():
+                try:
+                    given = taper.roll.before(args, kwargs)
+                except Exception as error:  # noqa: BLE001  # the step cannot be kept; the run goes on
+                    taper.over, taper.why = True, taper.why or f"{type(error).__name__}: {error}"
+            try:
+                result = func(*args, **kwargs)
+            except BaseException as error:
+                unframe(error)
+                raise
+            if given is not None:
+                try:
+                    taper.roll.after(func, given, result)
+                except Exception as error:  # noqa: BLE001  # as above
+                    taper.over, taper.why = True, taper.why or f"{type(error).__name__}: {error}"
+            return result
+
+    hide(Noting.__torch_function__)
+    return Noting
+
+
+def _same(torch: Any, one: Any, other: Any) -> bool:
+    return one is other or (
+        one.shape == other.shape
+        and one.dtype == other.dtype
+        and bool(torch.equal(one.detach().cpu(), other.detach().cpu()))
+    )
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_plain(item) for item in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def capture_folder(folder: str) -> str:
+    """Where this process keeps its step; nothing for ranks other than the first, whose steps are the same."""
+    if (os.environ.get("RANK") or "0") != "0":
+        return ""
+    return os.path.join(folder, f"capture-{os.getpid()}")
+
+
+__all__ = ["Taper", "capture_folder"]
