@@ -31,6 +31,7 @@ LEVELS = [
     ["report"],
     ["observe", "lint", "exams", "symptoms", "landscape", "sweep", "rl", "physics"],
     ["app"],
+    ["casebook"],
     ["cli", "web", "integrations"],
     ["__main__"],
 ]
