@@ -48,6 +48,8 @@ def cut(roll: Roll, loss: Any, names: Names, step: int) -> Cut:
         raise Uncut(f"the loss came from {_origin(loss)}, outside of what was recorded")
     end = _unscaled(roll, end)
     calls = _needed(roll, end)
+    if not calls:
+        raise Uncut(f"the loss came from {_origin(loss)}, outside of what was recorded")
     for raw in calls:
         if not raw.function:
             what = f"{raw.said} at {raw.place}" if raw.place else raw.said
@@ -62,9 +64,9 @@ def cut(roll: Roll, loss: Any, names: Names, step: int) -> Cut:
         tensor = roll.held[slot].tensor
         if tensor.grad_fn is not None and not names.arguments.get(id(tensor)):
             raise Uncut(f"a value of the step comes from {_origin(tensor)}, outside of what was recorded")
-    split, target_slots, loss_name = _split(calls)
     tensors = {slot: roll.held[slot].tensor for slot in entering}
-    roles, rows = _roles(calls, split, tensors, names, target_slots)
+    calls, split, compared, loss_name = _split(calls)
+    roles, rows = _roles(calls, split, tensors, names, compared)
     value = float(loss.detach()) if loss.numel() == 1 else float("nan")
     made = _made(roll, calls, split, end, tensors, roles, rows, names, loss_name, step)
     return made._replace(tape=made.tape._replace(value=value))
@@ -110,17 +112,35 @@ def _needed(roll: Roll, end: int) -> list[Raw]:
     return kept
 
 
-def _split(calls: list[Raw]) -> tuple[int, set[int], str]:
-    """Where the loss begins, the slots that recognised losses compare with, and the name of the first of these."""
+def _split(calls: list[Raw]) -> tuple[list[Raw], int, set[int], str]:
+    """The calls in order, those that only prepare a target last; where the loss begins; the slots that recognised
+    losses compare with, however prepared; and the name of the first of these losses."""
     losses = [index for index, raw in enumerate(calls) if raw.said in LOSSES]
-    targets = {slot for index in losses for slot in slots_in(_second(calls[index]))}
     name = calls[losses[0]].said if losses else ""
-    inside = [index for index, raw in enumerate(calls) if raw.root >= 0]
+    compared = {slot for index in losses for slot in slots_in(_second(calls[index]))}
+    preparing: set[int] = set()
+    for index in range(len(calls) - 1, -1, -1):
+        raw = calls[index]
+        if not raw.trained and not compared.isdisjoint(raw.made) and _only_for(calls, index, preparing, losses):
+            preparing.add(index)
+            compared.update(raw.uses)
+    inside = [index for index, raw in enumerate(calls) if raw.root >= 0 and index not in preparing]
     if inside and (not losses or losses[0] > inside[-1]):
-        return inside[-1] + 1, targets, name
-    if losses and (not inside or calls[losses[0]].root >= 0):
-        return losses[0], targets, name
-    return (inside[-1] + 1 if inside else len(calls)), targets, name
+        split = inside[-1] + 1
+    elif losses and (not inside or calls[losses[0]].root >= 0):
+        split = losses[0]
+    else:
+        split = inside[-1] + 1 if inside else len(calls)
+    early = [index for index in sorted(preparing) if index < split]
+    model = [raw for index, raw in enumerate(calls[:split]) if index not in preparing]
+    return [*model, *(calls[index] for index in early), *calls[split:]], len(model), compared, name
+
+
+def _only_for(calls: list[Raw], index: int, preparing: set[int], losses: list[int]) -> bool:
+    """Whether what a call made is used by nothing but losses and the preparation of what they compare with."""
+    made = set(calls[index].made)
+    users = [other for other in range(index + 1, len(calls)) if not made.isdisjoint(calls[other].uses)]
+    return all(other in preparing or other in losses for other in users)
 
 
 def _second(raw: Raw) -> Any:
@@ -134,7 +154,7 @@ def _second(raw: Raw) -> Any:
 def _roles(
     calls: list[Raw], split: int, tensors: dict[int, Any], names: Names, targets: set[int]
 ) -> tuple[dict[int, str], int]:
-    modules = any(raw.root >= 0 for raw in calls)
+    in_model = {slot for raw in calls[:split] for slot in raw.uses}
     first = {slot: index for index, raw in reversed(list(enumerate(calls))) for slot in raw.uses}
     roles: dict[int, str] = {}
     for slot, tensor in tensors.items():
@@ -144,10 +164,10 @@ def _roles(
             roles[slot] = "parameter" if id(tensor) in names.parameters else "input"
         elif id(tensor) in names.buffers:
             roles[slot] = "buffer"
-        elif slot in targets:
+        elif slot in targets and slot not in in_model:
             roles[slot] = "target"
         elif id(tensor) in names.arguments:
-            roles[slot] = "input"
+            roles[slot] = "input" if slot in in_model else "target"
     sizes = [
         tensors[slot].shape[0] for slot, role in roles.items() if role in ("input", "target") and tensors[slot].dim()
     ]
@@ -163,7 +183,7 @@ def _roles(
         elif first[slot] >= split:
             roles[slot] = "target"
         else:
-            roles[slot] = "constant" if modules else "input"
+            roles[slot] = "input"
     return roles, rows
 
 
@@ -212,9 +232,15 @@ def _made(
         values.append(Value(slot, role, name, bool(tensor.requires_grad), by_rows, given))
     tape = Tape(
         tuple(values), tuple(told), split, tuple(outputs), end, loss_name, tuple(unders), tuple(places), rows,
-        tuple(roll.left), step, 0.0, _device(tensors),
+        _left(roll, calls), step, 0.0, _device(tensors),
     )  # fmt: skip
     return Cut(tape, tensors)
+
+
+def _left(roll: Roll, calls: list[Raw]) -> tuple[str, ...]:
+    """What was read into Python of the values on the tape."""
+    made = {slot for raw in calls for slot in raw.made}
+    return tuple(said for said, slot in roll.left.items() if slot in made)
 
 
 def _device(tensors: dict[int, Any]) -> str:

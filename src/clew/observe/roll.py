@@ -54,7 +54,7 @@ class Roll:
     def clear(self) -> None:
         self.calls: list[Raw] = []
         self.held: dict[int, Held] = {}
-        self.left: dict[str, None] = {}
+        self.left: dict[str, int] = {}
         self.full = False
         self._slots: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._inner: set[int] = set()
@@ -158,11 +158,10 @@ class Roll:
 
     def _leaves(self, said: str, tensor: Any) -> None:
         slot = self.find(tensor)
-        if slot in self._inner:
+        if slot is not None and slot in self._inner:
             place, _, _ = self.where()
-            self.left[
-                f"{place or 'somewhere'} reads a value into Python ({said.strip('_')}); replays keep that value"
-            ] = None
+            said = said.strip("_")
+            self.left[f"{place or 'somewhere'} reads a value into Python ({said}); replays keep that value"] = slot
 
     def _under(self) -> Under:
         torch = self.torch

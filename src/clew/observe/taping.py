@@ -146,8 +146,9 @@ class Taper(Watch):
     @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
         del event
-        if self.over:
+        if self.recorder.step > 10:
             self._late()
+        if self.over:
             return
         if self.tape is not None and not os.path.exists(os.path.join(self.folder, files.OPTIMIZERS)):
             self._optimizers()
@@ -284,6 +285,7 @@ class Taper(Watch):
         """The run is about to end."""
         self.end()
         if self.tape is None:
+            self.why = self.why or "no call of backward was seen on a sampled step"
             return
         busy, self.recorder.busy = self.recorder.busy, True
         try:
