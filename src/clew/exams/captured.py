@@ -149,10 +149,10 @@ class CapturedSubject(Subject):
         return first != second and not (math.isnan(first) and math.isnan(second))
 
     def _replayed(self, seed: int) -> float:
-        with apart(), torch.no_grad():
+        with apart():  # gradients stay on: a loss may hold derivatives
             seed_all(seed)
             model = self.copy().train()
-            return float(self.value(self.call(model, self.batches[0].inputs), self.batches[0].target))
+            return float(self.value(self.call(model, self.batches[0].inputs), self.batches[0].target).detach())
 
     def untrue(self) -> str:
         """Why the replay is not the step that was captured, as a sentence; nothing when it is."""

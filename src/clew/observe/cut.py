@@ -63,7 +63,8 @@ def cut(roll: Roll, loss: Any, names: Names, step: int) -> Cut:
             raise Uncut("a value of the step comes from outside of what was recorded")
         tensor = roll.held[slot].tensor
         if tensor.grad_fn is not None and not names.arguments.get(id(tensor)):
-            raise Uncut(f"a value of the step comes from {_origin(tensor)}, outside of what was recorded")
+            user = next((raw.place for raw in calls if slot in raw.uses and raw.place is not None), None)
+            raise Uncut(f"a value used at {user} comes from {_origin(tensor)}, which cannot be called again")
     tensors = {slot: roll.held[slot].tensor for slot in entering}
     calls, split, compared, loss_name = _split(calls)
     roles, rows = _roles(calls, split, tensors, names, compared)
@@ -83,7 +84,8 @@ def _early(calls: list[Raw], slot: int) -> bool:
 
 
 def _origin(tensor: Any) -> str:
-    return type(tensor.grad_fn).__name__.removesuffix("Backward0") if tensor.grad_fn is not None else "a constant"
+    name = type(tensor.grad_fn).__name__ if tensor.grad_fn is not None else "a constant"
+    return f"the autograd function {name.removesuffix('Backward')}" if name.endswith("Backward") else name
 
 
 def _unscaled(roll: Roll, end: int) -> int:
@@ -201,11 +203,15 @@ def _made(
 ) -> Cut:
     made_by_model = {slot for raw in calls[:split] for slot in raw.made}
     used_by_loss = list(dict.fromkeys(slot for raw in calls[split:] for slot in raw.uses))
-    again = _twice(calls, split, roles)
+    again = _twice(calls, split, {slot: role for slot, role in roles.items() if not tensors[slot].requires_grad})
     tensors = {**tensors, **{new: tensors[old] for old, new in again.items()}}
     roles = {**roles, **dict.fromkeys(again.values(), "target")}
     outputs = [slot for slot in used_by_loss if slot in made_by_model]
-    outputs += [slot for slot in used_by_loss if roles.get(slot) == "parameter" and slot not in outputs]
+    outputs += [
+        slot
+        for slot in used_by_loss
+        if slot not in outputs and (roles.get(slot) == "parameter" or (slot in tensors and tensors[slot].requires_grad))
+    ]  # an input that the loss differentiates by is handed on like a parameter that it penalises
     if split == len(calls) or not outputs:
         split, outputs = len(calls), [end]
     first = next((raw for raw in calls[split:] if raw.said in LOSSES), None)

@@ -80,6 +80,15 @@ def hide(function: Any) -> Any:
     return function
 
 
+def original(function: Any) -> Any:
+    """What a replacement stands for; any other function is itself."""
+    code = getattr(function, "__code__", None)
+    while code is not None and code.co_filename == HIDDEN:
+        function = function.__wrapped__
+        code = getattr(function, "__code__", None)
+    return function
+
+
 def unframe(error: BaseException) -> None:
     """Take the frame that has just caught an exception out of its traceback; a bare `raise` does not add it again."""
     trace = error.__traceback__

@@ -13,7 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from clew.observe.cut import Cut, Names, Uncut, cut, signature
-from clew.observe.patches import hide, unframe
+from clew.observe.patches import hide, original, unframe
 from clew.observe.places import users_place
 from clew.observe.roll import Roll, tensors
 from clew.observe.watch import Backward, Batch, Forward, LossCall, OptimizerEvent, Watch, when_sampled
@@ -318,6 +318,7 @@ def mode_class() -> Any:
             kwargs = kwargs or {}
             taper = self.taper
             given = None
+            func = original(func)  # torch names itself by looking itself up, and finds what clew put there
             if not taper.quiet():
                 try:
                     given = taper.roll.before(args, kwargs)

@@ -1,0 +1,136 @@
+"""Does the output for one example depend on the other examples of the batch?
+
+In eval mode takes the gradient of one example's output with respect to the inputs of the others, which must be exactly
+zero, and replaces the others to see whether the output moves by more than rounding.
+
+Why it matters: a reshape in the place of a transpose, or a layer over the wrong axis, mixes examples without any error.
+Cannot tell: mixing that is wanted (contrastive heads, graphs, minibatch discrimination). Mixing in training mode only.
+Silent when: batch norm mixes examples in training mode, as it should; the loss compares examples with one another.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from clew.exams.batches import Batch, is_values, mapped, tensors
+from clew.exams.checks._network_rows import (
+    Layout,
+    apart_by,
+    by_row,
+    layout,
+    others_replaced,
+    outputs_by_row,
+    plain_kernels,
+    seeded_walk,
+    tolerance,
+)
+from clew.exams.checks.causal_independence import find_stream
+from clew.exams.exam import exam
+from clew.exams.lab import Lab, Seen
+from clew.records.clue import Answer, Saw, Unclear
+
+
+@exam("batch_independence", seconds=1.0)
+def examine(lab: Lab) -> Answer:
+    held = layout(lab.batch)
+    if isinstance(held, str):
+        return Unclear(held)
+    model = lab.fresh(training=False)
+    stream = find_stream(lab, model) if not held.sure else None
+    if stream is not None:
+        held = Layout(stream.others, 1 - stream.axis, True)
+    answer = look(lab, model, held)
+    if not isinstance(answer, Saw) or answer.outcome != "mixes" or held.sure:
+        return answer
+    # Without a target that says which axis counts the examples, the other axis may: then nothing is mixed along it.
+    turned = Layout(second, 1 - held.axis, False) if (second := _other_axis(lab.batch, held)) else None
+    if turned is not None and not isinstance(around := look(lab, model, turned), Unclear) and around.outcome != "mixes":
+        return Unclear(
+            f"values pass along axis {held.axis} of the inputs and not along axis {turned.axis}; which of the two "
+            "counts the examples, the batch does not say"
+        )
+    return answer
+
+
+def look(lab: Lab, model: torch.nn.Module, held: Layout) -> Saw | Unclear:
+    output, seen = seeded_walk(lab, model, lab.batch)
+    known = outputs_by_row(output, held)
+    if not known:
+        return Unclear("the model's output holds no value per example")
+    changed = False
+    for row in dict.fromkeys((0, held.examples // 2, held.examples - 1)):
+        lab.check()
+        other = others_replaced(lab.batch, row, held)
+        again, seen_again = seeded_walk(lab, model, other)
+        changed = changed or any(
+            apart_by(first.double(), second.double()) > 0
+            for first, second in zip(tensors(lab.batch.inputs), tensors(other.inputs), strict=True)
+        )
+        gaps = [
+            (apart_by(first[row], second[row]), tolerance(first[row]))
+            for first, second in zip(known, outputs_by_row(again, held), strict=True)
+        ]
+        gap = max(gap for gap, _ in gaps)
+        if any(gap > allowed for gap, allowed in gaps):
+            return _mixes(lab, row, gap, _first_mixed(seen, seen_again, row, held))
+        leak = _gradient_elsewhere(lab, model, row, held)
+        if leak:
+            return _mixes(lab, row, leak, None)
+    if not changed:
+        return Unclear("all examples of the batch are alike, so replacing some changes nothing")
+    return Saw("independent", examples=held.examples)
+
+
+def _mixes(lab: Lab, row: int, size: float, at: Seen | None) -> Saw | Unclear:
+    if at is not None and at.kind.lower().replace("_", "").startswith("batchnorm"):
+        return Unclear(f"{at.name or at.kind} normalises over the batch in eval mode too, which mixes the examples")
+    behind = f", first seen behind {at.name or at.kind} ({at.kind})" if at is not None else ""
+    told = Saw("mixes", example=row, effect=size, stage=(at.name or at.kind) if at is not None else None)
+    told.at((at.place or lab.place(at.name)) if at is not None else None)
+    return told.saying(f"Example {row}'s output depends on other examples in eval mode, by {size:.3g}{behind}.")
+
+
+def _gradient_elsewhere(lab: Lab, model: torch.nn.Module, row: int, held: Layout) -> float:
+    """The largest gradient of one example's output on another example's input; 0 where none can be taken."""
+    inputs = mapped(lab.batch.inputs, _leaf)
+    leaves = [value for value in tensors(inputs) if value.requires_grad]
+    if not leaves:
+        return 0.0
+    with plain_kernels(), lab.seeded():
+        known = [value for value in outputs_by_row(lab.output(model, Batch(inputs)), held) if value.requires_grad]
+        if not known:
+            return 0.0
+        weights = [torch.rand(value[row].shape, generator=lab.generator()).to(value) + 0.5 for value in known]
+        total = torch.stack(
+            [(value[row] * weight).sum().double() for value, weight in zip(known, weights, strict=True)]
+        )
+        found = torch.autograd.grad(total.sum(), leaves, allow_unused=True)
+    largest = 0.0
+    for gradient in found:
+        split = by_row(gradient, held) if gradient is not None else None  # type: ignore[redundant-expr]  # not every input is used
+        if split is not None:
+            elsewhere = torch.cat([split[:row].flatten(), split[row + 1 :].flatten()])
+            largest = max(largest, float(torch.nan_to_num(elsewhere).abs().max()) if elsewhere.numel() else 0.0)
+    return largest
+
+
+def _leaf(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone().requires_grad_(True) if is_values(tensor) else tensor
+
+
+def _first_mixed(seen: list[Seen], again: list[Seen], row: int, held: Layout) -> Seen | None:
+    """The first value on the way whose share of this example changed with the others."""
+    if len(seen) != len(again):
+        return None
+    for first, second in zip(seen, again, strict=True):
+        if not is_values(first.value) or first.value.shape != second.value.shape:
+            continue
+        one, other = by_row(first.value, held), by_row(second.value, held)
+        if one is not None and other is not None and apart_by(one[row], other[row]) > tolerance(one[row]):
+            return first
+    return None
+
+
+def _other_axis(batch: Batch, held: Layout) -> int:
+    sizes = {tensor.shape[1 - held.axis] for tensor in tensors(batch.inputs) if tensor.dim() > 1}
+    return sizes.pop() if len(sizes) == 1 and min(sizes) > 1 else 0

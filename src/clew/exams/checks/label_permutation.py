@@ -1,0 +1,110 @@
+"""Does the model learn real labels faster than randomly permuted ones?
+
+Trains copies from the same weights on the batches at hand: one with the labels as they are, three with the labels dealt
+out anew over all examples. Compares the quickest of the three, less the spread between them, with the real one over the
+second half of the steps.
+
+Why it matters: real labels share structure with their inputs and are the easier lesson. When random ones are learned
+as fast, the labels at hand say nothing about their inputs.
+Cannot tell: labels without relation from a model that learns neither set; overfit_one_batch separates these.
+Silent when: permuted labels are learned more slowly. Unclear when they are not and there are fewer than 64 examples,
+when a permutation changes nearly no label, and when the loss is not positive.
+Sources: labels-match-inputs, random-input-same-loss
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from clew.exams.batches import Batch, mapped, take
+from clew.exams.checks._data_runs import RATES, Pool, level, pool_of, starting, train, trained_parameters
+from clew.exams.checks._data_tables import by_example, is_label, named, target_of
+from clew.exams.exam import exam
+from clew.exams.lab import Lab
+from clew.records.clue import Answer, Reading, Unclear
+
+STEPS = 60
+PERMUTATIONS = 3
+FEWEST, ENOUGH = 8, 64
+ALIKE = 1.05
+CHANGED = 0.05
+
+
+@exam("label_permutation", needs=("loss",), seconds=4.0, steps=(len(RATES) + PERMUTATIONS) * STEPS)
+def examine(lab: Lab) -> Answer:
+    pool = pool_of(lab.batches)
+    target = target_of(pool.batch) if pool is not None else None
+    if pool is None or target is None:
+        return Unclear("the batches hold no labels that go by example")
+    if pool.examples < FEWEST:
+        return Unclear(f"{pool.examples} examples are too few to permute")
+    model = starting(lab, pool)
+    if not trained_parameters(model):
+        return Unclear("no parameter of the model takes a gradient")
+    orders = [torch.randperm(pool.examples, generator=lab.generator(1 + turn)) for turn in range(PERMUTATIONS)]
+    changed = min(_changed(target, order) for order in orders)
+    if changed < CHANGED:
+        return Unclear(f"a permutation changes {100 * changed:.0f} % of the labels, too few to make a difference")
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    every = torch.randperm(pool.examples, generator=lab.generator())
+
+    def run(order: torch.Tensor | None, rate: float, steps: int) -> list[float]:
+        model.load_state_dict(state)
+        given = pool if order is None else pool._replace(batch=relabelled(pool, order))
+        with lab.seeded():
+            return train(lab, model, given.feed(every), steps, rate)
+
+    curves = {rate: run(None, rate, STEPS) for rate in RATES}
+    rate = min(curves, key=lambda rate: _least(level(curves[rate])))
+    real = curves[rate]
+    if not math.isfinite(level(real)) or level(real) <= 0 or real[0] <= 0:
+        return Unclear(f"the loss on the real labels ends at {level(real):.3g}, and ratios to it say nothing")
+    steps = _until_learned(real)
+    permuted = [level(run(order, rate, steps)) for order in orders]
+    quickest = _least(min(permuted) - (max(permuted) - min(permuted)))
+    if quickest <= ALIKE * level(real[:steps]) and pool.examples < ENOUGH:
+        return Unclear(f"permuted labels are learned as fast, which {pool.examples} examples allow by memory alone")
+    return Reading(
+        permuted_over_real=quickest / level(real[:steps]),
+        real=level(real[:steps]),
+        permuted=quickest,
+        start=real[0],
+        steps=steps,
+        rate=rate,
+        examples=pool.examples,
+    )
+
+
+def _least(value: float) -> float:
+    return value if math.isfinite(value) else math.inf
+
+
+def _until_learned(losses: list[float]) -> int:
+    """The steps after which a tenth of the loss is left: later, memorised labels of either kind look alike."""
+    for step, loss in enumerate(losses):
+        if loss < 0.1 * losses[0]:
+            return max(step, 8)
+    return len(losses)
+
+
+def _changed(target: torch.Tensor, order: torch.Tensor) -> float:
+    """The share of examples whose label differs afterwards."""
+    other = target[order.to(target.device)]
+    return float(by_example(other != target).any(1).float().mean())
+
+
+def relabelled(pool: Pool, order: torch.Tensor) -> Batch:
+    """The same inputs with the labels of other examples; labels among the inputs are dealt out too."""
+    mixed = take(pool.batch, order)
+    if any(True for _ in named(pool.batch.target)):
+        return Batch(pool.batch.inputs, mixed.target)
+    labels = iter([is_label(part.name) for part in named(pool.batch.inputs)])
+    others = iter([part.tensor for part in named(mixed.inputs)])
+
+    def pick(tensor: torch.Tensor) -> torch.Tensor:
+        other = next(others)
+        return other if next(labels) else tensor
+
+    return Batch(mapped(pool.batch.inputs, pick), pool.batch.target)

@@ -1,0 +1,100 @@
+"""Can anything simple predict the labels from the inputs better than chance?
+
+Fits a nearest-neighbour rule, a linear model and, where neither finds anything, trees on half of the examples as the
+model gets them, and predicts the other half. The same predictions are compared with labels dealt out anew.
+
+Why it matters: no relation at all means that labels and inputs have parted: shuffled separately, shifted, or the
+inputs were emptied on the way. No model can mend that.
+Cannot tell: a relation that only a deep model finds from no relation, such as the parity of many bits or the meaning of
+a long text.
+Silent when: any of the three predicts better than 99.5 % of the permutations. Unclear with few examples, with few per
+class, and when positions of labels and inputs do not meet.
+Sources: labels-match-inputs
+"""
+
+from __future__ import annotations
+
+import torch
+
+from clew.exams.checks._data_signal import Signal, examples_of, linear, measure, nearest, trees
+from clew.exams.checks._data_tables import Inputs, Labels, inputs_of, labels_of, some_rows
+from clew.exams.exam import exam
+from clew.exams.lab import Lab
+from clew.records.clue import Answer, Saw, Unclear, Value
+
+MOST_ROWS = 512
+FEWEST = 16
+ENOUGH = 96
+ENOUGH_POSITIONS = 256
+PER_CLASS = 6
+FOUND, HINT = 0.005, 0.05
+
+
+@exam("label_signal", needs=("loss",), seconds=2.0)
+def examine(lab: Lab) -> Answer:
+    labels = labels_of(lab, lab.batches)
+    if labels is None:
+        return Unclear("the batches hold no labels that go by example")
+    inputs = inputs_of(lab.batches)
+    if inputs.examples != len(labels.y):
+        return Unclear("no input goes by example in the way the labels do")
+    if inputs.examples < FEWEST:
+        return Unclear(f"{inputs.examples} examples are too few to compare with permuted labels")
+    if bool((labels.y == labels.y[:1]).all()):
+        return Unclear("all examples have the same label")
+    index = some_rows(inputs.examples, MOST_ROWS, lab.generator()).to(labels.y.device)
+    labels = labels._replace(y=labels.y[index])
+    inputs = inputs._replace(
+        values=inputs.values[index] if inputs.values is not None else None,
+        tokens=inputs.tokens[index] if inputs.tokens is not None else None,
+    )
+    return _judge(lab, inputs, labels)
+
+
+def _judge(lab: Lab, inputs: Inputs, labels: Labels) -> Answer:
+    examples = examples_of(inputs, labels, lab.generator(1))
+    if examples is None:
+        return Unclear("every position has a label, and positions of labels and inputs do not match")
+    found: dict[str, Signal] = {}
+    for name, fit in (("linear", linear), ("neighbours", nearest), ("trees", trees)):
+        lab.check(len(found) / 3)
+        found[name] = measure(examples, fit, lab.generator(2))
+        if found[name].p <= FOUND:
+            break
+    best, signal = min(found.items(), key=lambda item: (item[1].p, -item[1].z))
+    count = len(examples.x)
+    figures: dict[str, Value] = {
+        "p": signal.p,
+        "z": round(signal.z, 3),
+        "correlation": round(signal.agreement, 4),
+        "examples": count,
+        "best": best,
+    }
+    if signal.p <= FOUND:
+        return Saw("some", **figures).saying(
+            f"A {_called(best)} predicts held-out labels better than {100 * (1 - signal.p):.1f} % of the permutations "
+            f"({signal.z:.1f} deviations, {count} examples)."
+        )
+    reason = _too_little(labels, count, examples.y.shape[1])
+    if reason:
+        return Unclear(reason)
+    if signal.p <= HINT:
+        return Unclear(f"a {_called(best)} comes near to predicting the labels (p = {signal.p:.3f}), which may be luck")
+    return Saw("none", **figures).saying(
+        f"Neither a linear model nor neighbours nor trees predict held-out labels of {count} examples better than "
+        f"permuted ones (best p = {signal.p:.2f})."
+    )
+
+
+def _called(name: str) -> str:
+    return {"linear": "linear model", "neighbours": "nearest-neighbour rule", "trees": "forest of trees"}[name]
+
+
+def _too_little(labels: Labels, count: int, positions: int) -> str:
+    """Why finding nothing would say nothing."""
+    if count < ENOUGH and (not labels.dense or count * positions < ENOUGH_POSITIONS or count < FEWEST):
+        return f"nothing simple predicts the labels, and {count} examples are too few to rule a relation out"
+    classes = len(torch.unique(labels.y))
+    if labels.kind == "classes" and int((labels.y >= 0).sum()) < PER_CLASS * classes:
+        return f"nothing simple predicts the labels, and {count} examples are too few for {classes} classes"
+    return ""

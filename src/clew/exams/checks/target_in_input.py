@@ -1,0 +1,180 @@
+"""Does a single input feature give the target away?
+
+Scores every feature alone: the label of the nearest value among half of the examples, and for targets that are values
+also a straight line, tested on the other half. Of tokens, every position and the presence of every token is scored.
+
+Why it matters: a feature that solves the task alone is most often the target itself, or something known only after it.
+Cannot tell: a leak spread over several features; whether the task is honestly that easy.
+Silent when: no feature explains over 95 %. Unclear when the target is the input (autoencoders, language models that
+shift inside the loss), when there is one feature only, and when so few examples could be matched by chance.
+Sources: leakage-looks-too-good
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from clew.exams.checks._data_tables import Inputs, Labels, inputs_of, labels_of, shown_inputs, some_rows, target_of
+from clew.exams.exam import exam
+from clew.exams.lab import Lab
+from clew.records.clue import Answer, Reading, Unclear
+from clew.records.place import Place
+
+MOST_ROWS = 1024
+FEWEST = 24
+CHUNK = 4096
+MOST_TOKENS = 2048
+SOLVED = 0.95
+BY_CHANCE = 1e-3
+
+
+@exam("target_in_input", seconds=1.0)
+def examine(lab: Lab) -> Answer:
+    labels = labels_of(lab, lab.batches)
+    if labels is None:
+        return Unclear("the batches hold no labels that go by example")
+    if _is_input(lab):
+        return Unclear("the target is the input itself, as in an autoencoder or where the loss shifts it")
+    inputs = inputs_of(lab.batches)
+    if inputs.examples != len(labels.y) or inputs.examples < FEWEST:
+        return Unclear(f"{inputs.examples} examples with inputs and labels are too few")
+    index = some_rows(inputs.examples, MOST_ROWS, lab.generator()).to(labels.y.device)
+    y = labels.y[index]
+    if labels.dense:
+        return _by_position(inputs, y, index)
+    columns, names = _columns(inputs, index)
+    if columns.shape[1] < 2:
+        return Unclear("the input has a single feature, and to predict from it is the task")
+    return _judge(lab, columns, names, labels._replace(y=y))
+
+
+def _judge(lab: Lab, columns: torch.Tensor, names: Inputs, labels: Labels) -> Answer:
+    half = len(columns) // 2
+    best, where = -math.inf, 0
+    for start in range(0, columns.shape[1], CHUNK):
+        lab.check(start / columns.shape[1])
+        scores = skill(columns[:, start : start + CHUNK], labels, half)
+        if scores is None:
+            return Unclear("the held-out labels are all the same")
+        if float(scores.max()) > best:
+            best, where = float(scores.max()), start + int(scores.argmax())
+    if best > SOLVED and _luck(labels, half, columns.shape[1]) > BY_CHANCE:
+        return Unclear(f"{len(columns)} examples are so few that one of {columns.shape[1]} features may fit by chance")
+    name = _name(names, where)
+    reading = Reading(best_feature_skill=best, feature=name, features=columns.shape[1], examples=len(columns))
+    return reading.at(Place(symbol=name)) if best > SOLVED else reading
+
+
+def skill(columns: torch.Tensor, labels: Labels, half: int) -> torch.Tensor | None:
+    """For each feature, the share of the target's variation that it explains on the rows after `half`."""
+    y = labels.y
+    nearest = _nearest(columns[:half], columns[half:])
+    if labels.kind == "classes":
+        truth, known = y[half:, 0], y[:half, 0]
+        constant = 1 - float(truth.bincount().max()) / len(truth) if bool((truth >= 0).all()) else 0.0
+        if constant <= 0:
+            return None
+        return 1 - (known[nearest] != truth[:, None]).float().mean(0) / constant
+    truth, known = y[half:].double(), y[:half].double()
+    whole = (truth - known.mean(0)).square().sum()
+    if float(whole) <= 0:
+        return None
+    missed = (known[nearest] - truth[:, None]).square().sum((0, 2))
+    return 1 - torch.minimum(missed, _by_line(columns.double(), known, truth, half)) / whole
+
+
+def _by_line(columns: torch.Tensor, known: torch.Tensor, truth: torch.Tensor, half: int) -> torch.Tensor:
+    """The squared error of a straight line through each feature alone."""
+    x, others = columns[:half], columns[half:]
+    centre, level = x.mean(0), known.mean(0)
+    spread = (x - centre).square().sum(0)
+    slope = (x - centre).T @ (known - level) / spread.clamp_min(1e-30)[:, None]
+    slope = torch.where(spread[:, None] > 0, slope, torch.zeros_like(slope))
+    rest = truth - level
+    far = others - centre
+    # |r - x s|^2 over rows and target columns, without the (rows, features, columns) array
+    return rest.square().sum() - 2 * ((far.T @ rest) * slope).sum(1) + far.square().sum(0) * slope.square().sum(1)
+
+
+def _nearest(x: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """(others, features): the row of x whose value of the feature is nearest."""
+    values, order = x.T.contiguous().sort(1)
+    wanted = others.T.contiguous()
+    right = torch.searchsorted(values, wanted).clamp(max=x.shape[0] - 1)
+    left = (right - 1).clamp_min(0)
+    closer = (values.gather(1, left) - wanted).abs() <= (values.gather(1, right) - wanted).abs()
+    return order.gather(1, torch.where(closer, left, right)).T
+
+
+def _columns(inputs: Inputs, index: torch.Tensor) -> tuple[torch.Tensor, Inputs]:
+    parts = []
+    if inputs.values is not None:
+        parts.append(inputs.values[index])
+    if inputs.tokens is not None:
+        tokens = inputs.tokens[index]
+        parts.append(tokens.float())
+        known = torch.unique(tokens)[:MOST_TOKENS]
+        present = (
+            torch.stack([(tokens == token).any(1) for token in known], 1) if tokens.shape[1] > 1 else tokens[:, :0]
+        )
+        parts.append(present.float())
+    return torch.cat(parts, 1), inputs
+
+
+def _name(inputs: Inputs, column: int) -> str:
+    floats = inputs.values.shape[1] if inputs.values is not None else 0
+    if column < floats:
+        return inputs.feature(column)
+    assert inputs.tokens is not None
+    column -= floats
+    if column < inputs.tokens.shape[1]:
+        return f"token at position {column}"
+    return f"presence of token {int(torch.unique(inputs.tokens)[column - inputs.tokens.shape[1]])}"
+
+
+def _luck(labels: Labels, half: int, features: int) -> float:
+    """The expected number of features that would solve it by accident."""
+    if labels.kind == "values":
+        return features * 2.0 ** -(len(labels.y) - half)
+    truth = labels.y[half:, 0]
+    share = float(truth.bincount().max()) / len(truth) if bool((truth >= 0).all()) else 0.5
+    allowed = int((1 - SOLVED) * (1 - share) * len(truth))
+    ways = math.comb(len(truth), allowed) * max(1, labels.classes - 1) ** allowed
+    return float(features * ways * max(share, 0.5) ** (len(truth) - allowed))
+
+
+def _by_position(inputs: Inputs, y: torch.Tensor, index: torch.Tensor) -> Answer:
+    """Every position has a label: does what stands there tell it?"""
+    tokens = inputs.tokens
+    if tokens is None or tokens.shape[1] != y.shape[1]:
+        return Unclear("every position has a label, and positions of labels and inputs do not match")
+    here = tokens[index]
+    half = len(here) // 2
+    size = int(here.max()) + 1
+    classes = int(y.max()) + 1
+    known, truth = y[:half].flatten(), y[half:].flatten()
+    seen, test = known >= 0, truth >= 0
+    if not bool(seen.any()) or not bool(test.any()):
+        return Unclear("all labels are masked")
+    pairs = here[:half].flatten()[seen] * classes + known[seen]
+    unique, counts = torch.unique(pairs, return_counts=True)
+    guess = torch.full((size,), int(known[seen].mode().values), device=here.device)
+    for place in counts.argsort():
+        guess[unique[place] // classes] = unique[place] % classes
+    truth, said = truth[test], guess[here[half:].flatten()[test]]
+    constant = 1 - float(truth.bincount().max()) / len(truth)
+    if constant <= 0:
+        return Unclear("the held-out labels are all the same")
+    best = 1 - float((said != truth).float().mean()) / constant
+    return Reading(best_feature_skill=best, feature="token at the same position", features=1, examples=len(here))
+
+
+def _is_input(lab: Lab) -> bool:
+    target = target_of(lab.batch)
+    return target is not None and any(
+        part.tensor.numel() == target.numel() and bool((part.tensor.flatten() == target.flatten()).float().mean() > 0.5)
+        for part in shown_inputs(lab.batch)
+        if part.tensor.shape == target.shape and target.dim() > 1 and target.shape[1] > 1
+    )
