@@ -105,6 +105,15 @@ class CapturedSubject(Subject):
             return None
         return TapedModel(self.player, {**files.read_tensors(self.folder, files.START), **state}, self.trained_names)
 
+    def uses(self) -> list[tuple[str, str]]:
+        names = {value.slot: value.name for value in self.tape.of_role("parameter")}
+        found: dict[str, str] = {}
+        for call in self.tape.calls:
+            for slot in slots_in([call.args, call.kwargs["dict"]]):
+                if slot in names:
+                    found.setdefault(names[slot], short(call.function))
+        return list(found.items())
+
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
         """The terms of a loss that is a sum, by place; nothing when it is none."""
         tape = self.tape

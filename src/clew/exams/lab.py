@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from clew.errors import ClewError
 from clew.exams.batches import Batch
 from clew.exams.subject import Seen, Subject
 from clew.records.place import Place
@@ -27,16 +28,31 @@ class OutOfTime(Exception):
     """The time given to an exam is over."""
 
 
+class NotReplayed(ClewError):
+    """The exam calls the model, and what the model would say is not what it said in the run."""
+
+
 class Lab:
-    """One exam's view of a subject. `limit` is the seconds it may take; `tell` is called with the share done (0..1)."""
+    """One exam's view of a subject. `limit` is the seconds it may take; `tell` is called with the share done (0..1);
+    `keep` is a folder for what a person should look at, None when nobody will; `untrue` says why the model cannot be
+    replayed, "" when it can."""
 
     def __init__(
-        self, subject: Subject, limit: float = 60.0, seed: int = 0, tell: Callable[[float], None] | None = None
+        self,
+        subject: Subject,
+        limit: float = 60.0,
+        seed: int = 0,
+        tell: Callable[[float], None] | None = None,
+        keep: str | None = None,
+        untrue: str = "",
     ) -> None:
         self.subject = subject
         self.limit = limit
         self.seed = seed
         self.tell = tell
+        self.keep = keep
+        self.untrue = untrue
+        self.differentiates = False
         self.began = time.monotonic()
 
     # --- what there is
@@ -61,7 +77,14 @@ class Lab:
 
     def fresh(self, training: bool = True) -> nn.Module:
         """A copy of the model as it was given or captured."""
+        if self.untrue:
+            raise NotReplayed(self.untrue)
         return self.subject.copy().train(training)
+
+    def late(self, training: bool = True) -> nn.Module:
+        """A copy of the model late in its training where that is known, otherwise as it was given."""
+        held = self.subject.trained()
+        return (held if held is not None else self.subject.copy()).train(training)
 
     def output(self, model: nn.Module, batch: Batch) -> Any:
         return self.subject.call(model, batch.inputs)
@@ -70,9 +93,22 @@ class Lab:
         return self.subject.value(self.output(model, batch), batch.target)
 
     def loss_value(self, model: nn.Module, batch: Batch) -> float:
-        """The loss as a number, without a graph, in whatever mode the model is in."""
-        with torch.no_grad():
-            return float(self.loss(model, batch))
+        """The loss as a number, without a graph, in whatever mode the model is in.
+
+        A model that differentiates on its way (the residual of a differential equation, a gradient penalty) cannot do
+        without one: it gets it, and its random states as they were before the attempt."""
+        if not self.differentiates:
+            before = random_states()
+            try:
+                with torch.no_grad():
+                    return float(self.loss(model, batch))
+            except RuntimeError as error:
+                if "does not require grad" not in str(error):
+                    raise
+                set_random_states(before)
+                self.differentiates = True
+        with torch.enable_grad():
+            return float(self.loss(model, batch).detach())
 
     def walk(self, model: nn.Module, batch: Batch) -> tuple[Any, list[Seen]]:
         """The output, and what was computed on the way, with graphs."""
@@ -157,6 +193,22 @@ class Lab:
             raise OutOfTime
 
 
+def random_states() -> list[torch.Tensor]:
+    """Of torch: the CPU's, then those of the devices in use."""
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state(device) for device in _devices())]
+
+
+def set_random_states(states: list[torch.Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    for device, state in zip(_devices(), states[1:], strict=False):
+        torch.cuda.set_rng_state(state, device)
+
+
+def _devices() -> list[int]:
+    cuda: Any = torch.cuda
+    return list(range(cuda.device_count())) if cuda.is_available() and cuda.is_initialized() else []
+
+
 def seed_all(seed: int) -> None:
     random.seed(seed)
     numpy = sys.modules.get("numpy")
@@ -170,9 +222,7 @@ def apart() -> Iterator[None]:
     """Every random state and the grad mode are afterwards as they were before."""
     numpy = sys.modules.get("numpy")
     held = random.getstate(), numpy.random.get_state() if numpy is not None else None
-    cuda: Any = torch.cuda
-    devices = list(range(cuda.device_count())) if cuda.is_available() and cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices), torch.enable_grad():
+    with torch.random.fork_rng(devices=_devices()), torch.enable_grad():
         try:
             yield
         finally:
@@ -181,4 +231,4 @@ def apart() -> Iterator[None]:
                 numpy.random.set_state(held[1])
 
 
-__all__ = ["Batch", "Lab", "OutOfTime", "Seen", "Subject", "apart", "seed_all"]
+__all__ = ["Batch", "Lab", "NotReplayed", "OutOfTime", "Seen", "Subject", "apart", "seed_all"]

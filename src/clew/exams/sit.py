@@ -27,7 +27,7 @@ class Sat(NamedTuple):
 def missing(exam: Exam, subject: Subject) -> str:
     """What the exam needs and the subject does not have, as a sentence; nothing when all is there."""
     has = {
-        "loss": subject.loss is not None or hasattr(subject.model, "loss_function"),
+        "loss": subject.loss is not None or _makes_its_loss(subject),
         "target": any(True for _ in tensors(subject.batches[0].target)),
         "validation": bool(subject.val_batches),
         "optimizer": subject.optimizer is not None,
@@ -38,10 +38,34 @@ def missing(exam: Exam, subject: Subject) -> str:
     return f"needs {' and '.join(lacking)}, which the subject does not have" if lacking else ""
 
 
+def _makes_its_loss(subject: Subject) -> bool:
+    """Whether the model's output holds a loss. Found out once, on a copy, in as much time as a forward pass takes."""
+    known = getattr(subject, "makes_its_loss", None)
+    if known is None:
+        with apart():
+            seed_all(0)
+            try:
+                subject.value(subject.call(subject.copy(), subject.batches[0].inputs), subject.batches[0].target)
+                known = True
+            except ClewError:
+                known = False
+            except Exception:  # noqa: BLE001  # a model that cannot be called says so in every exam
+                known = True
+        subject.makes_its_loss = known  # type: ignore[attr-defined]
+    return bool(known)
+
+
 def sit(
-    exam: Exam, subject: Subject, limit: float = 60.0, seed: int = 0, tell: Callable[[float], None] | None = None
+    exam: Exam,
+    subject: Subject,
+    limit: float = 60.0,
+    seed: int = 0,
+    tell: Callable[[float], None] | None = None,
+    keep: str | None = None,
+    untrue: str = "",
 ) -> Sat:
-    """Make one exam. It never raises, except when it is interrupted."""
+    """Make one exam. It never raises, except when it is interrupted. With `untrue`, the reason why replaying the model
+    shows nothing, only exams that look at the data alone can answer."""
     began = time.monotonic()
     lacking = missing(exam, subject)
     if lacking:
@@ -50,7 +74,7 @@ def sit(
     try:
         with apart():
             seed_all(seed)
-            answer = exam.function(Lab(subject, limit, seed, tell))
+            answer = exam.function(Lab(subject, limit, seed, tell, keep, untrue))
     except OutOfTime:
         answer = Unclear(f"its {limit:.0f} s were over before it had an answer")
     except ClewError as error:

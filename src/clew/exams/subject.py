@@ -72,6 +72,14 @@ class Subject:
         """What could not be replayed and why, each a sentence."""
         return []
 
+    def trained(self) -> nn.Module | None:
+        """A copy of the model late in its training; None when there is only the one that was given."""
+        return None
+
+    def uses(self) -> list[tuple[str, str]] | None:
+        """The parameters in order of use, each with the function that used it; None when modules tell that."""
+        return None
+
     def call(self, model: nn.Module, inputs: Any) -> Any:
         """The model's output."""
         if isinstance(inputs, dict):

@@ -19,6 +19,14 @@ class Matrix(NamedTuple):
 def matrices(lab: Lab, model: nn.Module, batch: Batch) -> list[Matrix]:
     """Trained weights of two axes and more in order of use. Parts that were not used in this pass are left out, and so
     are single tokens and tables of positions. A model without parts gives them in the order of its parameters."""
+    used_by = lab.subject.uses()
+    if used_by is not None:
+        named = dict(model.named_parameters())
+        return [
+            Matrix(name, named[name])
+            for name, function in used_by
+            if function in PRODUCTS and name in named and named[name].requires_grad and named[name].dim() > 1
+        ]
     order: dict[str, int] = {}
     handles = [part.register_forward_pre_hook(_noting(order, name)) for name, part in model.named_modules() if name]
     try:
@@ -40,6 +48,11 @@ def matrices(lab: Lab, model: nn.Module, batch: Batch) -> list[Matrix]:
     return [matrix for _, _, matrix in sorted(found, key=lambda item: item[:2])]
 
 
+PRODUCTS = frozenset(
+    "linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d matmul mm bmm addmm "
+    "baddbmm __matmul__ __rmatmul__ einsum lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
+    "multi_head_attention_forward".split()
+)
 TABLES = (nn.Embedding, nn.EmbeddingBag)
 LAYERS = (
     nn.Linear, nn.Bilinear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d,

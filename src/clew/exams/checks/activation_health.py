@@ -48,7 +48,7 @@ class Rectifier(NamedTuple):
 
 @exam("activation_zero_share", seconds=1.0)
 def examine(lab: Lab) -> Answer:
-    model = all_trained(lab.fresh())
+    model = all_trained(lab.late())
     layers: list[Rectifier] = []
     examples = 0
     for number, batch in enumerate(lab.batches[:BATCHES]):

@@ -40,7 +40,7 @@ THROUGH = ("MaxPool", "AvgPool", "NativeDropout", "AdaptiveMaxPool")
 
 @exam("activation_saturation", seconds=1.0)
 def examine(lab: Lab) -> Answer:
-    model = all_trained(lab.fresh())
+    model = all_trained(lab.late())
     shares: dict[int, list[float]] = {}
     names: dict[int, tuple[str, Place | None]] = {}
     for number, batch in enumerate(lab.batches[:BATCHES]):

@@ -103,7 +103,7 @@ def _judge(judged: Judged, wrong: torch.Tensor, batches: Sequence[Batch]) -> Ans
 
 def probabilities(lab: Lab, batches: Sequence[Batch], classes: int) -> torch.Tensor | None:
     """(examples, classes) in eval mode; one output per example is read as a binary logit."""
-    model = lab.fresh(training=False)
+    model = lab.late(training=False)
     found = []
     for number, batch in enumerate(batches):
         lab.check(number / len(batches))

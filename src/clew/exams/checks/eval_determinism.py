@@ -33,7 +33,7 @@ NORMAL = frozenset("randn randn_like normal randint randint_like randperm".split
 
 @exam("eval_repeat", seconds=0.5)
 def examine(lab: Lab) -> Answer:
-    model = lab.fresh(training=False)
+    model = lab.late(training=False)
     draws = Draws()
     with torch.no_grad(), lab.seeded():
         with draws:
@@ -42,7 +42,7 @@ def examine(lab: Lab) -> Answer:
         if not first:
             return Unclear("the model's output holds no values to compare")
         gap = difference(first, second)
-        training = lab.fresh()
+        training = lab.late()
         gap_in_training = difference(*(_values(lab.output(training, lab.batch)) for _ in range(2)))
     drawn = sorted(draws.seen)
     if gap > VARIES and drawn and set(drawn) <= NORMAL:

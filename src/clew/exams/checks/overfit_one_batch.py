@@ -1,48 +1,211 @@
 """Can the model memorise one batch?
 
+Trains on up to 32 examples without dropout. Whatever is drawn at random in a step is drawn alike in every step, so that
+noise can be memorised too. What the loss cannot get below is taken off first: the entropy of smoothed or soft labels,
+and of tokens that follow on the same beginnings.
+
 Why it matters: a model that cannot is broken in wiring, loss or gradient flow; no tuning will mend that.
-Cannot tell: a bad step size from a bad loss (see lr_range); what is lost between the data and the batch.
-Silent when: any of three step sizes memorises the batch, whatever the user's own one does.
+Cannot tell: a bad step size from a bad loss (see lr_range); what is lost between the data and the batch; how low a loss
+without a lower bound could get.
+Silent when: any of three step sizes, or LBFGS, memorises the batch, whatever the user's own optimiser does. A model
+that rebuilds its input or has several outputs may be bound by design: where four examples do not fit either, that is
+unclear, unless the loss does not move at all.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
-from clew.exams.batches import rows, take
+import torch
+from torch import nn
+
+from clew.exams.batches import Batch, is_values, rows, take, tensors
+from clew.exams.checks._network_rows import fewer
+from clew.exams.checks._training_loss import Known, recognise
+from clew.exams.checks._training_quiet import quiet
+from clew.exams.checks._training_runs import trained_parameters
+from clew.exams.checks.capacity import rebuilds_input
 from clew.exams.exam import exam
-from clew.exams.lab import Lab
+from clew.exams.lab import Lab, seed_all
 from clew.records.clue import Answer, Reading, Unclear
 
 STEPS = 200
-MOST_ROWS = 32
+MOST_ROWS, FEW_ROWS = 32, 4
+RATES = (1e-3, 1e-2, 1e-4)
+FITS, PARTLY = 0.05, 0.5
+STANDS = 0.9
+MOVES = 1e-4
+
+Maker = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+
+class Tried(NamedTuple):
+    share: float
+    """Of the loss above its floor, what is left; NaN when there is no floor to measure from."""
+    start: float
+    least: float
+    rate: float
+    steps: int
 
 
 @exam("overfit_one_batch", needs=("loss",), seconds=8.0, steps=3 * STEPS)
 def examine(lab: Lab) -> Answer:
-    import torch
+    if not trained_parameters(lab.fresh()):
+        return Unclear("no parameter of the model takes a gradient")
+    batch = _bearable(lab, fewer(consistent(lab.batch), MOST_ROWS))
+    known = recognise(lab, lab.fresh(), [batch])
+    best = _tried(lab, batch, known)
+    if not math.isfinite(best.start):
+        return Reading(final_over_initial=math.nan, steps=0, loss=best.start)
+    if isinstance(known, Known) and known.factor < 0:
+        return Reading(final_over_initial=best.least / best.start, **_figures(best))
+    if math.isnan(best.share):
+        if best.start - best.least <= MOVES * abs(best.start):
+            return Reading(final_over_initial=1.0, **_figures(best))
+        return Unclear(
+            f"the loss goes from {best.start:.3g} to {best.least:.3g}, and how low it could get is not known"
+        )
+    if FITS <= best.share < STANDS and (rebuilds_input(batch) or _several(lab, batch)):
+        few = _tried(lab, _bearable(lab, fewer(batch, FEW_ROWS), batch), known)
+        if not few.share < FITS:
+            return Unclear(
+                f"the loss falls to {best.share:.2g} of its start, and a model that rebuilds its input or has several "
+                "outputs may not get lower by design"
+            )
+        best = few
+    return Reading(final_over_initial=best.share, **_figures(best))
 
-    batch = lab.batch
-    if rows(batch) > MOST_ROWS:
-        batch = take(batch, torch.arange(MOST_ROWS))
-    best: tuple[float, float, list[float]] | None = None
-    for rate in (1e-3, 1e-2, 1e-4):
-        model = lab.fresh()
-        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        if not trained:
-            return Unclear("no parameter of the model takes a gradient")
-        with lab.seeded():
-            losses = lab.fit(model, [batch], STEPS, optimizer=torch.optim.Adam(trained, lr=rate))
-        start = losses[0]
-        if not math.isfinite(start):
-            return Reading(final_over_initial=math.nan, steps=0, loss=start)
-        ratio = min(losses) / start if start > 0 else math.nan
-        if best is None or ratio < best[0]:
-            best = (ratio, rate, losses)
-        if ratio < 0.1:
-            break
+
+def _figures(best: Tried) -> dict[str, float]:
+    return {"initial": best.start, "final": best.least, "rate": best.rate, "steps": best.steps}
+
+
+def _tried(lab: Lab, batch: Batch, known: Known | str) -> Tried:
+    """The best of several optimisers."""
+    floor = known.least if isinstance(known, Known) and known.factor > 0 else 0.0
+    if isinstance(known, Known) and known.kind == "classes" and known.factor > 0:
+        floor = max(floor, known.factor * entropy_after_beginnings(batch))
+    makers: list[tuple[float, Maker]] = [(rate, _adam(rate)) for rate in RATES]
+    if isinstance(lab.subject.optimizer, torch.optim.LBFGS):
+        makers.insert(0, (1.0, _lbfgs))
+    guess = known.guess if isinstance(known, Known) else 0.0
+    best: Tried | None = None
+    for rate, maker in makers:
+        held = _run(lab, batch, maker, rate, floor, guess)
+        best = held if best is None or _order(held) < _order(best) else best
+        if best.share < FITS or not math.isfinite(best.start):
+            return best
     assert best is not None
-    ratio, rate, losses = best
-    if math.isnan(ratio):
-        return Unclear(f"the loss starts at {losses[0]:.3g}, and how low it could get is not known")
-    return Reading(final_over_initial=ratio, initial=losses[0], final=min(losses), rate=rate, steps=len(losses) - 1)
+    if best.share < PARTLY and makers[0][1] is not _lbfgs:
+        held = _run(lab, batch, _lbfgs, 1.0, floor, guess)
+        best = held if _order(held) < _order(best) else best
+    return best
+
+
+def _order(tried: Tried) -> float:
+    return tried.least if math.isnan(tried.share) else tried.share
+
+
+def _adam(rate: float) -> Maker:
+    return lambda held: torch.optim.Adam(held, lr=rate)
+
+
+def _lbfgs(held: list[nn.Parameter]) -> torch.optim.Optimizer:
+    return torch.optim.LBFGS(held, max_iter=1, history_size=20, line_search_fn="strong_wolfe")
+
+
+def _run(lab: Lab, batch: Batch, maker: Maker, rate: float, floor: float, guess: float) -> Tried:
+    model = lab.fresh()
+    optimizer = maker(trained_parameters(model))
+    losses: list[float] = []
+
+    def closure() -> torch.Tensor:
+        seed_all(lab.seed)
+        optimizer.zero_grad()
+        loss = lab.loss(model, batch)
+        losses.append(float(loss.detach()))
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    start = math.nan
+    steps = 0
+    with lab.seeded(), quiet(model):
+        for step in range(STEPS):
+            lab.check(step / STEPS)
+            optimizer.step(closure)  # type: ignore[arg-type]
+            start = losses[0]
+            steps = step + 1
+            if not math.isfinite(losses[-1]) or len(losses) > 2 * STEPS:
+                break
+            if share(start, losses[-1], floor, guess) < FITS / 2:
+                break
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    least = min(finite, default=math.nan)
+    return Tried(share(start, least, floor, guess), start, least, rate, steps)
+
+
+def share(start: float, least: float, floor: float, guess: float) -> float:
+    """How much of the loss above its floor is left. A model that was trained is measured by what guessing costs."""
+    above = max(start, guess) - floor
+    if start < 0 or least < 0 or above <= 0:
+        return math.nan
+    return max(least - floor, 0.0) / above
+
+
+def _bearable(lab: Lab, batch: Batch, like: Batch | None = None) -> Batch:
+    """The batch, or one with the same examples in the number that the step was captured with."""
+    whole = like or lab.batch
+    try:
+        with lab.seeded():
+            lab.loss(lab.fresh(), batch)
+        return batch
+    except RuntimeError:
+        if not rows(batch) or not rows(whole):
+            return whole
+        return take(whole, torch.arange(rows(whole)) % rows(batch))
+
+
+def consistent(batch: Batch) -> Batch:
+    """Examples with the same inputs get the target of the first of them, since no model can tell them apart. Not where
+    most are alike: inputs that say nothing are a fault to be seen."""
+    count = rows(batch)
+    if not count or count > 4 * MOST_ROWS:
+        return batch
+    held = [tensor for tensor in tensors(batch.inputs) if tensor.dim()]
+    first = list(range(count))
+    for row in range(count):
+        for earlier in range(row):
+            if first[earlier] == earlier and all(torch.equal(tensor[row], tensor[earlier]) for tensor in held):
+                first[row] = earlier
+                break
+    if len(set(first)) == count or len(set(first)) < count / 2:
+        return batch
+    return take(batch, torch.tensor(first))
+
+
+def entropy_after_beginnings(batch: Batch) -> float:
+    """For tokens with a target at each position: the entropy of the target where the beginning is the same, which no
+    model that reads from left to right gets below. 0 where the batch is of another kind."""
+    tokens = [tensor for tensor in tensors(batch.inputs) if tensor.dim() == 2 and not is_values(tensor)]
+    wanted = [tensor for tensor in tensors(batch.target) if not is_values(tensor)]
+    if len(tokens) != 1 or len(wanted) != 1 or wanted[0].numel() != tokens[0].numel():
+        return 0.0
+    counts: dict[int, dict[int, int]] = {}
+    for line, targets in zip(tokens[0].tolist(), wanted[0].reshape(tokens[0].shape).tolist(), strict=True):
+        beginning = 0
+        for token, target in zip(line, targets, strict=True):
+            beginning = hash((beginning, token))
+            if target >= 0:
+                after = counts.setdefault(beginning, {})
+                after[target] = after.get(target, 0) + 1
+    total = sum(sum(after.values()) for after in counts.values())
+    nats = sum(-count * math.log(count / sum(after.values())) for after in counts.values() for count in after.values())
+    return nats / total if total else 0.0
+
+
+def _several(lab: Lab, batch: Batch) -> bool:
+    with lab.seeded():
+        return sum(value.requires_grad for value in tensors(lab.output(lab.fresh(), batch))) > 1

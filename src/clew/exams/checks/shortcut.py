@@ -54,7 +54,7 @@ def examine(lab: Lab) -> Answer:
     masks = parts_of(shown[0].tensor)
     if len(masks) < FEWEST_PARTS:
         return Unclear(f"the input has {len(masks)} parts, too few to speak of a shortcut")
-    model = lab.fresh(training=False)
+    model = lab.late(training=False)
     whole = torch.stack(list(masks.values())).any(0)
     clean, lost = _loss(lab, model, batches, ~whole), _loss(lab, model, batches, whole)
     gain = lost - clean

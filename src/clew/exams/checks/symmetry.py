@@ -27,7 +27,7 @@ CLOSE = 1e-5
 
 @exam("unit_symmetry", needs=("loss",), seconds=2.0, steps=STEPS)
 def examine(lab: Lab) -> Answer:
-    model = lab.fresh()
+    model = lab.late()
     _, found = gradients(lab, model, [lab.batch])
     last = _last(lab)
     held = {
@@ -55,7 +55,7 @@ def examine(lab: Lab) -> Answer:
 
 def _last(lab: Lab) -> set[str]:
     """The names of the weights that make the output."""
-    model = all_trained(lab.fresh())
+    model = all_trained(lab.late())
     with lab.seeded():
         made = head_weights(lab.output(model, lab.batch))
     return {name for name, parameter in model.named_parameters() if id(parameter) in made}

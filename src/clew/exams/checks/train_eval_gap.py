@@ -29,7 +29,7 @@ GAP = 1.5
 
 @exam("train_eval_same_batch", needs=("loss",), seconds=2.0, steps=PASSES // 2)
 def examine(lab: Lab) -> Answer:
-    model = lab.fresh()
+    model = lab.late()
     batches = lab.batches[:BATCHES]
     state = {name: value.clone() for name, value in model.state_dict().items()}
     before = _losses(lab, model, batches)

@@ -36,7 +36,7 @@ class Width(NamedTuple):
 
 @exam("weight_distribution", needs=("loss",), seconds=2.0, steps=STEPS)
 def examine(lab: Lab) -> Answer:
-    model = lab.fresh()
+    model = lab.late()
     _, found = gradients(lab, model, [lab.batch])
     held = {
         name: parameter

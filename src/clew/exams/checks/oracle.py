@@ -1,0 +1,178 @@
+"""Does the score jump to its best value when it is fed perfect predictions?
+
+Puts the target in the place of the output, in the formats that losses take (logits, log-probabilities, probabilities,
+values), and asks the loss, and where the subject has `predict`, the share of predictions that agree with the target.
+An even or constant answer and the target of other examples must score worse.
+
+Why it matters: a score that perfect answers do not satisfy measures something else, and no model can satisfy it.
+Cannot tell: a score that is right and not the one to care about; what the model makes of its inputs.
+Silent when: the perfect answer scores best, down to the entropy of soft or smoothed labels. Unclear where the loss is
+none of those that are recognised, since then the target itself may not be the best output.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+
+from clew.exams.batches import Batch
+from clew.exams.checks._training_forms import targets
+from clew.exams.checks._training_loss import Answered, Known, answer, exchanged, floats, recognise
+from clew.exams.exam import exam
+from clew.exams.lab import Lab
+from clew.records.clue import Answer, Saw, Unclear
+
+SURE = 30.0
+JUMPS = 0.05
+RIGHT = 0.99
+
+
+class Scored(NamedTuple):
+    perfect: float
+    blind: float
+    mixed: float
+
+
+@exam("metric_oracle", needs=("loss", "target"), seconds=0.3, steps=2)
+def examine(lab: Lab) -> Answer:
+    seen = answer(lab, lab.fresh(), lab.batch)
+    known = recognise(lab, lab.fresh(), [lab.batch])
+    agreement = _agreement(lab, seen)
+    if agreement is not None and agreement < RIGHT:
+        return (
+            Saw("no_jump", share_right=agreement)
+            .at(lab.place())
+            .saying(
+                f"With the target in the place of the output, only {agreement:.1%} of the predictions agree with it."
+            )
+        )
+    number = known.output if isinstance(known, Known) else 0
+    scored = _scores(lab, seen, number)
+    if scored is None:
+        return Unclear("no output has a form in which the target could be put")
+    least = known.least if isinstance(known, Known) and known.factor > 0 else 0.0
+    figures = {"perfect": scored.perfect, "blind": scored.blind, "mixed": scored.mixed, "least": least}
+    if agreement is not None:
+        figures["share_right"] = agreement
+    above = max(scored.blind, scored.mixed) - least
+    said = (
+        f"The loss is {scored.perfect:.3g} with the target in the place of the output, {scored.blind:.3g} for one "
+        f"answer to all, and {scored.mixed:.3g} for the targets of other examples."
+    )
+    if above > 0 and scored.perfect - least <= JUMPS * above:
+        return Saw("jumps", **figures).saying(said)
+    if scored.perfect < min(scored.blind, scored.mixed) and scored.perfect < 0:
+        return Saw("jumps", **figures).saying(said)
+    if isinstance(known, str):
+        return Unclear(f"{known}, so that the target may not be the best output; {said[0].lower()}{said[1:]}")
+    return Saw("no_jump", **figures).at(lab.place()).saying(said)
+
+
+def _scores(lab: Lab, seen: Answered, number: int) -> Scored | None:
+    """The losses of the best of the formats."""
+    held = floats(seen.output)
+    if number >= len(held) or lab.subject.loss is None:
+        return None
+    best: Scored | None = None
+    for perfect, blind, mixed in answers(seen.batch, held[number]):
+        values = []
+        for made in (perfect, blind, mixed):
+            value = _value(lab, seen, number, made)
+            values.append(value if value is not None and not math.isnan(value) else math.inf)
+        if best is None or values[0] < best.perfect:
+            best = Scored(*values)
+    return best if best is not None and math.isfinite(best.perfect) else None
+
+
+def _value(lab: Lab, seen: Answered, number: int, made: torch.Tensor) -> float | None:
+    try:
+        with lab.seeded():
+            return seen.scored(lab, exchanged(seen.output, number, lambda _: made))
+    except (RuntimeError, ValueError):
+        return None  # not a format that this loss takes
+
+
+def answers(batch: Batch, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+    """Perfect, blind and mixed-up outputs, in every format that the output may have."""
+    for target in targets(batch, output):
+        other = target.roll(1, 0) if target.shape[0] > 1 else target
+        if not target.is_floating_point():
+            true, false = one_hot(target, output), one_hot(other, output)
+            if true is not None and false is not None:
+                even = torch.full_like(output, 1.0)
+                yield SURE * true, even, SURE * false
+                classes = true.sum() / true.numel()
+                yield (true + 1e-12).log(), even * classes.log(), (false + 1e-12).log()
+                yield true, even * classes, false
+        if target.numel() != output.numel():
+            continue
+        true, false = (held.reshape(output.shape).to(output.dtype) for held in (target, other))
+        constant = true.mean().expand_as(true).contiguous()
+        yield true, constant, false
+        if bool(((true >= 0) & (true <= 1)).all()):
+            yield _logit(true), _logit(constant), _logit(false)
+            if true.dim() == 2 and bool(((true.sum(1) - 1).abs() < 1e-3).all()):
+                yield (true + 1e-9).log(), torch.zeros_like(true), (false + 1e-9).log()
+
+
+def _logit(share: torch.Tensor) -> torch.Tensor:
+    return torch.logit(share.double().clamp(1e-13, 1 - 1e-13)).to(share.dtype)
+
+
+def one_hot(target: torch.Tensor, output: torch.Tensor) -> torch.Tensor | None:
+    """1 at the class of each example, 0 elsewhere, in the shape of the output; rows that are left out are even. None
+    when the output has no axis for the classes."""
+    numbers = target.long()
+    if output.dim() == target.dim() + 1 and output.shape[0] == target.shape[0] and output.shape[2:] == target.shape[1:]:
+        classes, last = output.shape[1], False
+    elif output.dim() > 1 and output.numel() == target.numel() * output.shape[-1]:
+        classes, last = output.shape[-1], True
+    else:
+        return None
+    if classes < 2 or int(numbers.max()) >= classes:
+        return None
+    made = F.one_hot(numbers.clamp_min(0), classes).to(output.dtype)
+    return made.reshape(output.shape) if last else made.movedim(-1, 1).contiguous()
+
+
+def _agreement(lab: Lab, seen: Answered) -> float | None:
+    """The share of predictions from perfect outputs that agree with the target; None where that cannot be said."""
+    predict = lab.subject.predict
+    held = floats(seen.output)
+    if predict is None or not held:
+        return None
+    best: float | None = None
+    for perfect, _, _ in answers(seen.batch, held[0]):
+        for target in targets(seen.batch, held[0]):
+            try:
+                with torch.no_grad():
+                    said = predict(exchanged(seen.output, 0, lambda _, made=perfect: made))  # type: ignore[misc]
+            except (RuntimeError, ValueError, IndexError):
+                continue
+            share = agreeing(said, target)
+            if share is not None and (best is None or share > best):
+                best = share
+    return best
+
+
+def agreeing(said: torch.Tensor, target: torch.Tensor) -> float | None:
+    """The share of targets that count and are met. Shapes that do not fit are compared as a script would, which for
+    (B, 1) against (B,) is every prediction with every target."""
+    if said.dim() == target.dim() + 1 and said.shape[-1] != 1:
+        return None
+    try:
+        said, wanted = torch.broadcast_tensors(said, target)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return None
+    counts = wanted >= 0 if not target.is_floating_point() else torch.ones_like(wanted, dtype=torch.bool)
+    if not bool(counts.any()):
+        return None
+    if target.is_floating_point() or said.is_floating_point():
+        close = torch.isclose(said.double(), wanted.double(), rtol=1e-3, atol=1e-6)
+    else:
+        close = said == wanted
+    return float(close[counts].double().mean())
