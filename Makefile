@@ -15,6 +15,7 @@ demo-case: $(ENOUGH)
 
 test: $(READY) lint
 	$(BIN)/pytest -n 2
+	$(BIN)/pytest examples/tested_project
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -22,6 +23,7 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/python -m clew.knowledge
 	$(BIN)/python tools/coverage.py --check
+	$(BIN)/python tools/exams.py --check
 
 bench: $(READY)
 	$(BIN)/python bench/startup.py
@@ -31,6 +33,7 @@ bench: $(READY)
 
 docs: $(READY)
 	$(BIN)/python tools/coverage.py
+	$(BIN)/python tools/exams.py
 
 $(ENOUGH): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "clew needs Python 3.11 or newer; say which with: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }

@@ -32,7 +32,7 @@ LEVELS = [
     ["observe", "lint", "exams", "symptoms", "landscape", "sweep", "rl", "physics"],
     ["app"],
     ["casebook"],
-    ["cli", "web", "integrations"],
+    ["cli", "web", "integrations", "testing", "pytest_plugin"],
     ["__main__"],
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}

@@ -1,8 +1,10 @@
 """`clew log` on logs of real programs, healthy and not, and on what people mistake for logs."""
 
 import math
+import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,46 @@ def test_faulty_logs_show_their_symptoms(log: Clew, name: str) -> None:
     seen, table, status = outcomes(log, str(LOGS / name))
     assert {test: seen.get(test) for test in FAULTY[name]} == FAULTY[name]
     assert table["verdict"] in ("suspect", "fault")
+    assert status == 1
+
+
+def curve(kind: str) -> str:
+    """Made logs: what the loss does, and what validation does beside it."""
+    draw = random.Random(1)
+    noise = [draw.gauss(0.0, 0.02) for _ in range(200)]
+    if kind == "val_better":
+        rows = [2.3 * math.exp(-e / 8) for e in range(1, 31)]
+        return "".join(
+            f"epoch {e} loss {0.6 + row + noise[e]:.4f} val_loss {0.2 + row - noise[e]:.4f}\n"
+            for e, row in enumerate(rows, 1)
+        )
+    if kind == "overfits":
+        return "".join(
+            f"epoch {e} loss {2.3 * math.exp(-e / 6):.4f} val_loss {1.2 + 0.03 * e + noise[e]:.4f}\n"
+            for e in range(1, 31)
+        )
+    shapes: dict[str, Callable[[int], float]] = {
+        "falls": lambda n: 0.3 + 2.3 * math.exp(-n / 40),
+        "spike": lambda n: 0.3 + (2.3 if n < 20 else 2.3 * math.exp(-(n - 20) / 40)) + 6 * (4 < n < 12),
+        "stuck": lambda _: 2.303,
+        "explodes": lambda n: 2.3 * math.exp(-n / 40) if n < 120 else 2.3 * math.exp((n - 120) / 20),
+    }
+    return "".join(f"step {5 * n} loss {shapes[kind](n) + noise[n]:.4f}\n" for n in range(200))
+
+
+@pytest.mark.parametrize("kind", ["falls", "val_better"])
+def test_made_logs_that_are_sound(log: Clew, kind: str) -> None:
+    Path("a.log").write_text(curve(kind))
+    seen, table, status = outcomes(log, "a.log")
+    assert (table["verdict"], status) == ("healthy", 0), seen
+    assert kind == "falls" or seen["train_val_gap"] == "val_better"
+
+
+@pytest.mark.parametrize("kind", ["overfits", "spike", "stuck", "explodes"])
+def test_made_logs_that_are_not(log: Clew, kind: str) -> None:
+    Path("a.log").write_text(curve(kind))
+    seen, table, status = outcomes(log, "a.log")
+    assert table["verdict"] in ("suspect", "fault"), seen
     assert status == 1
 
 
@@ -179,12 +221,12 @@ def test_epochs_are_laid_over_steps() -> None:
     loss = Series("train_loss", tuple(range(0, 1000, 10)), tuple(1 / (n + 1) for n in range(100)))
     held_out = Series("val_loss", (0, 1, 2, 3), (1.0, 0.5, 0.3, 0.2))
     notes: list[str] = []
-    spread = logs._spread({"train_loss": loss, "val_loss": held_out}, notes)
+    spread = logs.spread({"train_loss": loss, "val_loss": held_out}, notes)
     assert spread["val_loss"].steps == (247, 495, 742, 990)
     assert spread["train_loss"] is loss
     assert len(notes) == 1
     sparse = Series("val_loss", (0, 250, 500, 750), (1.0, 0.5, 0.3, 0.2))
-    assert logs._spread({"train_loss": loss, "val_loss": sparse}, notes)["val_loss"] is sparse
+    assert logs.spread({"train_loss": loss, "val_loss": sparse}, notes)["val_loss"] is sparse
 
 
 def test_gradient_norms_of_a_log() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from faults import CLASSIFIER, FAULTS, REGRESSOR, Fault
+from faults_incidents import HARMFUL, SOUND
 
 
 def clew_run(folder: Path, text: str) -> dict[str, Any]:
@@ -22,7 +23,10 @@ def clew_run(folder: Path, text: str) -> dict[str, Any]:
     return table
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name or fault.cause for fault in FAULTS])
+EVERY = [*FAULTS, *HARMFUL]
+
+
+@pytest.mark.parametrize("fault", EVERY, ids=[fault.name or fault.cause for fault in EVERY])
 def test_the_fault_is_named(tmp_path: Path, fault: Fault) -> None:
     table = clew_run(tmp_path, fault.text())
     findings = [cause for cause in table["causes"] if cause["kind"] == "finding"]
@@ -38,6 +42,9 @@ def test_the_fault_is_named(tmp_path: Path, fault: Fault) -> None:
     else:
         assert fault.cause in leading, (leading, shown)
         assert table["verdict"] in ("fault", "suspect"), shown
+    if fault in HARMFUL:
+        assert table["causes"][0]["id"] == fault.cause, (leading, shown)
+        assert table["verdict"] == "fault"
     if fault.line:
         cause = next(cause for cause in table["causes"] if cause["id"] == fault.cause)
         lines = [place.get("line", 0) for place in cause["where"] if place.get("file") == "train.py"]
@@ -50,3 +57,11 @@ def test_the_sound_script_comes_out_healthy(tmp_path: Path, text: str) -> None:
     seen = [(c["test"], c["outcome"]) for c in table["clues"] if c["outcome"] not in ("unclear",)]
     assert table["verdict"] == "healthy", seen
     assert all(cause["credence"] <= 0.2 for cause in table["causes"] if cause["id"] != "none.healthy")
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_what_is_done_on_purpose_comes_out_healthy(tmp_path: Path, name: str) -> None:
+    table = clew_run(tmp_path, SOUND[name].text())
+    seen = [(c["test"], c["outcome"]) for c in table["clues"] if c["outcome"] not in ("unclear",)]
+    assert table["verdict"] == "healthy", (table["causes"][:3], seen)
+    assert not [cause for cause in table["causes"] if cause["kind"] == "finding"]

@@ -19,8 +19,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
-from clew.observe.hooks import Hooks, watching
-from clew.observe.recorder import SPARSE, SPARSEST, Recorder, spacing, values_of
+from clew.observe.hooks import REMEMBERED, Hooks, watching
+from clew.observe.losses import values_of
+from clew.observe.recorder import SHARE, SPARSE, SPARSEST, Recorder, spacing
 from clew.observe.stream import Stream, read_numbers
 from clew.observe.watch import EVENTS, Answer, Watch, when_sampled
 from clew.records import exact
@@ -230,6 +231,12 @@ def test_only_steps_of_a_scheduler_that_the_script_takes_are_told(tmp_path: Path
     assert [event.scheduler for event in told("scheduler")] == [whole]
 
 
+def test_an_optimiser_is_no_scheduler(tmp_path: Path) -> None:
+    before = torch.optim.Optimizer.step
+    with watching(tmp_path, [Listener]):
+        assert torch.optim.Optimizer.step is before
+
+
 class Between(Watch):
     test = "event_order"
     seen: tuple[list[int], list[int]] = ([], [])
@@ -243,6 +250,22 @@ class Between(Watch):
 
     def read(self) -> Answer:
         return Unclear("it only listens")
+
+
+def test_models_made_all_along_do_not_pile_up(tmp_path: Path) -> None:
+    class Forgets(Between):
+        def module(self, event: Any) -> None:
+            del event
+
+    hooks = Hooks(Recorder(str(tmp_path), [Forgets]))
+    hooks.install()
+    try:
+        for _ in range(3 * REMEMBERED):
+            nn.Sequential(nn.Linear(2, 2))(torch.zeros(1, 2))
+    finally:
+        hooks.uninstall()
+    assert len(hooks.roots) <= REMEMBERED
+    assert len(hooks.learning) <= REMEMBERED
 
 
 def test_between_samples_only_those_are_told_who_want_to_be(tmp_path: Path) -> None:
@@ -299,7 +322,7 @@ def test_a_failure_outside_the_watches_is_said_once(tmp_path: Path) -> None:
     finally:
         hooks.uninstall()
     assert len(said) == 1
-    assert said[0].startswith("could not follow backward: TypeError")
+    assert said[0].startswith("could not follow the losses: TypeError")
 
 
 @given(some.text(), some.text(), some.integers(0, 10**9), some.one_of(some.floats(), some.integers(-(10**6), 10**6)))
@@ -345,7 +368,7 @@ def test_the_rank_is_that_of_the_first_step(
 def test_samples_are_spaced_by_what_they_cost(extra: float, usual: float) -> None:
     gap = spacing(extra, usual)
     assert SPARSE <= gap <= SPARSEST
-    assert gap == SPARSEST or usual == 0 or extra / (gap + 1) <= 0.01 * usual * (1 + 1e-9)
+    assert gap == SPARSEST or usual == 0 or extra / (gap + 1) <= SHARE * usual * (1 + 1e-9)
 
 
 def test_samples_grow_sparser(tmp_path: Path) -> None:

@@ -233,6 +233,8 @@ def test_update_ratio_and_norms_are_kept_as_series(tmp_path: Path) -> None:
 def test_ranks_write_a_fingerprint_only_when_there_are_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "one process" in answers(tmp_path, in_order, RankParameters)["rank_parameters"]["unclear"]
     monkeypatch.setenv("WORLD_SIZE", "2")
+    assert "one process" in answers(tmp_path, in_order, RankParameters)["rank_parameters"]["unclear"], "never met"
+    monkeypatch.setattr("clew.observe.watches.rank_parameters._world", lambda: 2)
     with watching(tmp_path, [RankParameters]) as recorder:
         in_order(epochs=1)
     recorder.stream.flush()

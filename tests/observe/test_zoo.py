@@ -16,6 +16,7 @@ ZOO = Path(__file__).parent / "zoo"
 TORCHRUN = (str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc-per-node", "2")
 TORN_DOWN = "terminate called without an active exception"
 """A rank that ends while gloo's threads still run is aborted by C++ now and then, also without clew: then run again."""
+KNOWN = "compiled code|kept for exams"
 TIMING = re.compile(r"'\w*(runtime|per_second)': '[^']*'")
 
 
@@ -72,7 +73,7 @@ def test_a_run_under_clew_ends_as_the_bare_one(tmp_path: Path, program: Program)
     assert [line[:7] for line in bare.out.splitlines()].count("DIGEST ") == 1
     assert TIMING.sub("", seen.out) == TIMING.sub("", bare.out)
     assert re.sub(r"\d+", "0", seen.err) == re.sub(r"\d+", "0", bare.err)
-    unseen = [line for line in troubles(folder).splitlines() if "compiled code" not in line]
+    unseen = [line for line in troubles(folder).splitlines() if not re.search(KNOWN, line)]
     assert not unseen
     written = answers(folder)
     assert all(held["final"] for held in written)

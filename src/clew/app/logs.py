@@ -26,6 +26,7 @@ from clew.symptoms.model import Answer
 MOST_FILES = 64
 MOST_NEXT = 5
 FIRST = 10
+TELLING = 6
 
 
 class Read(NamedTuple):
@@ -134,7 +135,7 @@ def curves_of(run: tuple[Log, ...], notes: list[str]) -> dict[str, Series]:
     for said, line in held:
         if said.role in (METRIC, LOSS_TERM, GRAD_NORM) and said.name not in chosen:
             chosen[said.name] = line
-    return _spread(chosen, notes)
+    return spread(chosen, notes)
 
 
 def _measured_alike(run: tuple[Log, ...], series: dict[str, Series]) -> Series | None:
@@ -150,23 +151,27 @@ def _measured_alike(run: tuple[Log, ...], series: dict[str, Series]) -> Series |
     return None
 
 
-def _spread(series: dict[str, Series], notes: list[str]) -> dict[str, Series]:
-    """Put what was logged by epoch onto the steps of the training loss, when the two were counted differently."""
+def spread(series: dict[str, Series], notes: list[str], epochs: tuple[int, ...] = ()) -> dict[str, Series]:
+    """Put what was logged by epoch onto the steps of the training loss, when the two were counted differently. `epochs`
+    are the steps at which epochs begin, where that is known; otherwise the points are spread evenly."""
     loss = series.get("train_loss")
     if loss is None or len(loss.steps) < 20:
         return series
-    spread = dict(series)
+    made = dict(series)
     for name, line in series.items():
         count = len(line.steps)
-        counted = count > 1 and line.steps[0] in (0, 1) and line.steps[-1] - line.steps[0] == count - 1
+        # A single point at 1 follows the first epoch, or all of them; one at 0 may come before any training.
+        counted = line.steps[-1] >= 1 and line.steps[0] in (0, 1) and line.steps[-1] - line.steps[0] == count - 1
         if counted and count * 5 <= len(loss.steps) and count * 5 <= loss.steps[-1]:
             span = loss.steps[-1] - loss.steps[0]
             steps = tuple(loss.steps[0] + span * (at + 1) // count for at in range(count))
-            spread[name] = line._replace(steps=steps)
+            if len(epochs) == count:
+                steps = (*epochs[1:], loss.steps[-1] + 1)
+            made[name] = line._replace(steps=steps)
             notes.append(
                 f"the points of {name} count epochs, those of the training loss steps: they were spread evenly."
             )
-    return spread
+    return made
 
 
 def _per_epoch(run: tuple[Log, ...], series: dict[str, Series], epochs: tuple[int, ...]) -> bool:
@@ -227,12 +232,19 @@ def _weigh(knowledge: Knowledge, clues: list[Clue], logs: tuple[Log, ...], domai
 
 
 def _verdict(seen: CaseView) -> Verdict:
-    """A dozen looks at one or two curves are no fifty checks: a symptom in a log is never passed over as chance."""
+    """A dozen looks at one or two curves are no fifty checks: a symptom that a fault explains far better than chance is
+    not passed over. What sound runs often show too, such as a validation loss below that of training, may stand."""
     tests = seen.knowledge.tests
-    symptom = any(held.kind == "seen" and tests[held.test].role == "symptom" for held in seen.weighing.clues)
-    if symptom and seen.verdict.word == "healthy":
+    signs = [held for held in seen.weighing.clues if held.kind == "seen" and tests[held.test].role == "symptom"]
+    if seen.verdict.word == "healthy" and any(telling(tests[held.test], held.outcome) for held in signs):
         return Verdict("suspect", "What was seen may well be no fault.")
     return seen.verdict
+
+
+def telling(test: Test, outcome: str) -> bool:
+    """Whether some explanation makes this outcome many times as likely as a sound run does."""
+    at = [known.name for known in test.outcomes].index(outcome)
+    return max((row.p[at] for row in test.rows), default=0.0) >= TELLING * test.healthy[at]
 
 
 def _remark(log: Log) -> str:

@@ -1,32 +1,35 @@
 """Running a script under observation and saying what was seen."""
 
-import math
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from clew.app.curves import curve_clues
+from clew.app.examine import NONE, Exams, captures, examine, forget
+from clew.app.files import data_files
+from clew.app.files import to_json as files_json
 from clew.app.known import known_domain
-from clew.archive import code, output, runs
-from clew.archive.files import Damage
+from clew.app.progress import CluesSoFar
+from clew.app.repeat import repeat
+from clew.archive import code, runs
 from clew.archive.model import PAGE, REPORT, Run
-from clew.case.clues import answered, join, unclear
-from clew.errors import ClewError
+from clew.case.clues import join
 from clew.knowledge.base import load
-from clew.knowledge.model import Knowledge
 from clew.observe.collect import Process, clues_of, processes, rank_clues
 from clew.observe.launch import Ended, command_for, launch
+from clew.observe.progress import sweep
 from clew.records.case import Case, HeldClue
-from clew.records.clue import Clue, Reading, Unclear
+from clew.records.clue import Clue
 from clew.records.exact import pretty
-from clew.records.trace import Series
-from clew.report.run_page import RunFacts
+from clew.report.run_page import DataFile, RunFacts
 from clew.report.view import CaseView, view
 from clew.report.view import to_json as case_json
-from clew.symptoms.curves import read_curves
-from clew.symptoms.logs import read_log
 
-MOST_PRINTED = 8 << 20
-NOT_DRAWN = ("row digest", "rows per epoch", "loader trained", "fingerprint")
-"""Series that serve to compare processes and mean nothing to the eye."""
+NOT_DRAWN = ("row digest", "rows per epoch", "loader trained", "fingerprint", "classes", "loss function", "epoch")
+"""Series whose names begin so serve to compare processes or to read the curves, and mean nothing to the eye."""
+MOST_NEXT = 5
+BUDGET = 60.0
+"""Seconds for exams, where nothing else is said."""
 
 
 class Done(NamedTuple):
@@ -37,18 +40,52 @@ class Done(NamedTuple):
     ended: Ended
     parts: list[Process]
     seen: CaseView
+    files: tuple[DataFile, ...] = ()
+    exams: Exams = NONE
 
 
-def run(words: list[str], module: str, launcher: bool, steps: int, sample: str, domain: str) -> Done:
+class Options(NamedTuple):
+    """How to run it. `progress`: standard error is a terminal, and somebody may be looking. `twice`: run it again and
+    compare; `say` is told before. `exams` are made on the captured step for at most `budget` seconds."""
+
+    steps: int = 0
+    sample: str = "auto"
+    domain: str = "general"
+    progress: bool = False
+    twice: bool = False
+    say: Callable[[str], None] | None = None
+    exams: bool = True
+    budget: float = BUDGET
+    keep_capture: bool = False
+
+
+def run(words: list[str], module: str, launcher: bool, options: Options) -> Done:
     """Run the command to its end, weigh what was seen, and keep all of it."""
-    domain = known_domain(domain)
+    domain = known_domain(options.domain)
     command = command_for(words, module, launcher)
     script = module or words[0]
     held = runs.begin(command, ".", script)
-    ended = launch(command, held.folder, steps, sample)
+    tick = CluesSoFar(held.folder) if options.progress else None
+    capture = options.exams or options.keep_capture
+    ended = launch(command, held.folder, options.steps, options.sample, tick, capture)
+    sweep(held.folder)
     parts = processes(held.folder)
     code.snapshot(held, sources(held))
-    done = Done(held, command, ended, parts, seen_in(parts, held, script, domain))
+    files = data_files(held)
+    more = []
+    if options.twice:
+        if options.say is not None:
+            options.say("a second time, to compare the losses")
+        more.append(repeat(load(), held, command, script, ended, parts, options.sample))
+    seen = seen_in(parts, held, script, domain, more)
+    done = Done(held, command, ended, parts, seen, files)
+    if options.exams and not seen.weighing.findings and captures(held):
+        clues = [item.clue for item in seen.case.clues]
+        found = examine(held, clues, options.budget, domain, options.say, options.progress)
+        more = join(load(), [[*more], [*found.clues]])
+        done = done._replace(exams=found, seen=seen_in(parts, held, script, domain, more))
+    if not options.keep_capture:
+        forget(held)
     keep(done)
     return done
 
@@ -80,13 +117,13 @@ def sources(held: Run) -> list[str]:
     return [path for path in found if os.path.isfile(path)]
 
 
-def seen_in(parts: list[Process], held: Run, script: str, domain: str) -> CaseView:
-    """What the trace of a run shows, weighed."""
+def seen_in(parts: list[Process], held: Run, script: str, domain: str, more: list[Clue]) -> CaseView:
+    """What the trace of a run shows, and what is known besides, weighed."""
     knowledge = load()
     observed = join(knowledge, [rank_clues(knowledge, parts), *(clues_of(knowledge, part) for part in parts)])
     curves = curve_clues(knowledge, parts[0], held) if parts and parts[0].steps else []
     named = {clue.test for clue in observed}
-    clues = observed + [clue for clue in curves if clue.test not in named]
+    clues = join(knowledge, [[*observed, *(clue for clue in curves if clue.test not in named)], more])
     case = Case(
         id=held.id,
         folder=held.folder,
@@ -103,43 +140,10 @@ def seen_in(parts: list[Process], held: Run, script: str, domain: str) -> CaseVi
         preflights=(),
         closing=None,
     )
-    return view(knowledge, case, by_hand=False)
-
-
-def curve_clues(knowledge: Knowledge, part: Process, held: Run) -> list[Clue]:
-    """What the curves show: the losses that were seen, and the metrics that the script printed."""
-    series = {name: item for (name, of), item in part.series.items() if not of and name == "loss"}
-    for name, item in printed(held).items():
-        if name not in ("loss", "train_loss"):
-            series.setdefault(name, item)
-    classes = part.series.get(("classes", ""))
-    count = int(classes.values[-1]) if classes and len(set(classes.values)) == 1 else 0
-    chance = math.log(count) if count > 1 else None
-    clues = []
-    for name, answer in read_curves(series, chance).items():
-        test = knowledge.tests.get(name)
-        if test is None:
-            continue
-        if isinstance(answer, Unclear):
-            clues.append(unclear(test, answer.why, "log"))
-        else:
-            outcome = "" if isinstance(answer, Reading) else answer.outcome
-            clues.append(answered(test, answer.measured, outcome, source="log"))
-    return clues
-
-
-def printed(held: Run) -> dict[str, Series]:
-    """Numbers that the script itself printed, by name."""
-    text = "".join(said.text for said in output.read(held, Damage()) if said.stream == "out")[:MOST_PRINTED]
-    if not text.strip():
-        return {}
-    path = held.path("printed.txt")
-    with open(path, "w", encoding="utf-8", errors="replace") as file:
-        file.write(text)
-    try:
-        return {item.name: item for item in read_log(path).series}
-    except ClewError:
-        return {}  # no numbers among the words: nothing was printed that could be read
+    seen = view(knowledge, case, most=20, by_hand=False)
+    # What watching and reading the curves can show has been looked for in this run.
+    further = [choice for choice in seen.choices if knowledge.tests[choice.test].by not in ("observe", "log")]
+    return seen._replace(choices=tuple(further[:MOST_NEXT]))
 
 
 def steps_of(parts: list[Process]) -> int:
@@ -156,7 +160,14 @@ def facts(done: Done) -> RunFacts:
         len(done.parts),
         os.path.relpath(done.run.folder),
         troubles(done.run.folder),
+        done.files,
+        done.exams.notes,
+        _exams_line(done.exams),
     )
+
+
+def _exams_line(held: Exams) -> str:
+    return f"{held.made} exams in {held.seconds:.0f} s; {held.ended}." if held.made else ""
 
 
 def troubles(folder: str) -> tuple[str, ...]:
@@ -174,7 +185,7 @@ def page(done: Done) -> str:
     from clew.report.run_html import run_html
 
     held = done.parts[0].series if done.parts else {}
-    series = {key: item for key, item in held.items() if key[0] not in NOT_DRAWN}
+    series = {key: item for key, item in held.items() if not key[0].startswith(NOT_DRAWN)}
     return run_html(done.seen, facts(done), series, source)
 
 
@@ -199,5 +210,13 @@ def to_json(done: Done) -> dict[str, Any]:
         "steps": steps_of(done.parts),
         "seconds": done.ended.seconds,
         "exit": done.ended.status,
+        "files": files_json(done.files),
+    }
+    table["exams"] = {
+        "made": done.exams.made,
+        "seconds": done.exams.seconds,
+        "ended": done.exams.ended,
+        "notes": list(done.exams.notes),
+        "skipped": [{"exam": name, "why": why} for name, why in done.exams.skipped],
     }
     return table

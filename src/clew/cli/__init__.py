@@ -14,6 +14,8 @@ from clew.errors import ClewError
 
 COMMANDS = {
     "run": "run a training script under observation and say what is wrong with it",
+    "lint": "silent bugs in source, found without running it",
+    "exam": "experiments on a training step: one batch learned by heart, noise for inputs, changed neighbours",
     "log": "what the curves in somebody's log show",
     "runs": "the runs that were kept: list, compare, run again, clear out",
     "show": "one run that was kept: its report, output, metrics, code",

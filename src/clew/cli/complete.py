@@ -41,3 +41,13 @@ def cases(prefix: str, **_: Any) -> list[str]:
     from clew.case.store import all_ids
 
     return [name for name in all_ids() if name.startswith(prefix)]
+
+
+def exams(prefix: str, **_: Any) -> list[str]:
+    """By their files: importing them would import torch."""
+    import os
+
+    from clew import exams as package
+
+    names = os.listdir(os.path.join(os.path.dirname(os.path.abspath(package.__file__)), "checks"))
+    return sorted(name[:-3] for name in names if name.endswith(".py") and name[0] != "_" and name.startswith(prefix))

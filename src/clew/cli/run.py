@@ -1,15 +1,17 @@
 """`clew run`: a script under observation, and what is wrong with it."""
 
+import os
 import signal
 import sys
 from argparse import ArgumentParser, Namespace
 
 from clew.app import run
+from clew.app.times import seconds_of
 from clew.cli.output import page, save, show
 from clew.errors import ClewError
 from clew.report.run_page import run_page
 
-VALUED = ("--steps", "--sample", "--domain", "--json", "--html", "--fail-on")
+VALUED = ("--steps", "--sample", "--domain", "--json", "--html", "--fail-on", "--budget")
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:
@@ -27,8 +29,12 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="stop after N optimiser steps")
     parser.add_argument("--sample", default="auto", metavar="every|auto|N", help="which steps are looked at closely")
     parser.add_argument("--domain", default="general", metavar="DOMAIN", help="vision, llm, tabular, rl, pinn, …")
+    parser.add_argument("--twice", action="store_true", help="run it a second time and compare the losses bit for bit")
+    parser.add_argument("--no-exams", action="store_true", help="only watch: make no experiments on the captured step")
+    parser.add_argument("--budget", default="60s", metavar="TIME", help="time for exams after the run (60s, 2m)")
+    parser.add_argument("--keep-capture", action="store_true", help="keep the captured step for clew exam RUN")
     parser.add_argument("--all", action="store_true", help="list every check, in order or not made")
-    parser.add_argument("--quiet", action="store_true", help="print no report")
+    parser.add_argument("--quiet", action="store_true", help="print no progress and no report")
     parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
     parser.add_argument("--html", metavar="FILE", help="write the report as one page")
     parser.add_argument("--fail-on", choices=("fault", "suspect"), help="exit with 1 when the verdict is that or worse")
@@ -48,7 +54,19 @@ def act(options: Namespace) -> int:
         module, words = words[1], words[2:]
     elif launcher:
         words = words[1:]
-    done = run.run(words, module, launcher, options.steps, options.sample, options.domain)
+    watched = sys.stderr.isatty() and not options.quiet and os.environ.get("TERM") != "dumb"
+    how = run.Options(
+        options.steps,
+        options.sample,
+        options.domain,
+        watched,
+        options.twice,
+        None if options.quiet else _say,
+        not options.no_exams,
+        seconds_of(options.budget),
+        options.keep_capture,
+    )
+    done = run.run(words, module, launcher, how)
     if options.json:
         from clew.records.exact import pretty
 
@@ -64,6 +82,10 @@ def act(options: Namespace) -> int:
     if done.ended.signal:
         _end_like(done.ended.signal)
     return done.ended.status
+
+
+def _say(text: str) -> None:
+    print(f"clew: {text}", file=sys.stderr, flush=True)
 
 
 def _end_like(number: int) -> None:

@@ -83,6 +83,8 @@ class Lab:
 
     def late(self, training: bool = True) -> nn.Module:
         """A copy of the model late in its training where that is known, otherwise as it was given."""
+        if self.untrue:
+            raise NotReplayed(self.untrue)
         held = self.subject.trained()
         return (held if held is not None else self.subject.copy()).train(training)
 

@@ -1,8 +1,10 @@
 """Which exams to make, in which order, and when to stop.
 
-First the triage order of the knowledge base, within one of its questions the cheap exams before the dear ones. Then
-whatever the engine finds most worth its time among the exams that are left, until one cause stands out, the budget is
-spent, or nothing tells the explanations apart any more. What was seen before by watching is not asked again.
+First the triage order of the knowledge base, within one of its questions the cheap exams before the dear ones. An exam
+that would take a good part of the budget waits until all cheap ones are made, those too that no question names: a
+mechanism that is seen in half a second spares the rest. Then whatever the engine finds most worth its time among the
+exams that are left, until one cause stands out, the budget is spent, or nothing tells the explanations apart any more.
+What was seen before by watching is not asked again.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ BUDGET = 60.0
 STANDS_OUT = 0.9
 LEAST_WORTH = 2e-4
 """Bits per second, a second counted for the start. An exam that is expected to tell less is not worth its time."""
+DEAR = 0.05
+"""The share of the budget from which on an exam waits until the cheap ones are made."""
 PASSES = 10
 """An exam that does not train still calls the model about this often."""
 PATIENCE = 4.0
@@ -65,10 +69,12 @@ class Plan(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far things are: the exam at work, its share done, the seconds spent in all; at its end what it showed."""
+    """How far things are: the exam at work, its share done, the seconds it has taken and those spent in all; at its end
+    what it showed."""
 
     planned: Planned
     share: float
+    took: float
     spent: float
     clue: Clue | None = None
 
@@ -161,6 +167,12 @@ def make_plan(
     chosen = {planned.exam.name for planned in first}
     rest = [Planned(exam, estimate(exam, step), "") for exam in able if exam.name not in chosen]
     rest.sort(key=lambda planned: (planned.seconds, planned.exam.name))
+    dear = [planned for planned in first if planned.seconds > DEAR * budget]
+    if dear:
+        cheap = [planned for planned in rest if planned.seconds <= DEAR * budget]
+        first = [planned for planned in first if planned not in dear]
+        first += [*(planned._replace(why="cheap") for planned in cheap), *dear]
+        rest = rest[len(cheap) :]
     return Plan(tuple(first), tuple(rest), tuple(skipped), step, why_untrue)
 
 
@@ -263,6 +275,7 @@ class _Sitting:
         self.skipped: list[Skipped] = []
         self.ended = "every exam that applies was made"
         self.kind = weighing.Subject(options.domain, options.setting)
+        self.at = began
 
     def spent(self) -> float:
         return time.monotonic() - self.began
@@ -334,6 +347,7 @@ class _Sitting:
 
     def make(self, planned: Planned) -> None:
         limit = min(self.left(), max(SHORTEST_LIMIT, PATIENCE * planned.seconds))
+        self.at = time.monotonic()
         self.say(planned, 0.0)
         sat = sit(
             planned.exam,
@@ -355,4 +369,4 @@ class _Sitting:
 
     def say(self, planned: Planned, share: float, clue: Clue | None = None) -> None:
         if self.tell is not None:
-            self.tell(Progress(planned, share, self.spent(), clue))
+            self.tell(Progress(planned, share, time.monotonic() - self.at, self.spent(), clue))

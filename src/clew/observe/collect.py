@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from clew.case.clues import answered, unclear
 from clew.errors import ClewError
 from clew.knowledge.model import Knowledge, Test
-from clew.observe.ranks import joined
+from clew.observe.ranks import drifted, joined
 from clew.records import exact
-from clew.records.clue import Clue, Reading
+from clew.records.clue import Clue, Reading, Unclear
 from clew.records.place import Place
 from clew.records.trace import Series
 
@@ -30,28 +30,34 @@ class Process(NamedTuple):
 
 def processes(folder: str) -> list[Process]:
     """The processes that trained, in order of rank; when none did, those that at least had a model."""
-    found = []
-    for path in sorted(glob.glob(os.path.join(glob.escape(folder), "answers-*.json"))):
-        try:
-            with open(path, encoding="ascii") as file:
-                table = exact.loads(file.read())
-        except (OSError, ValueError) as error:
-            raise ClewError(f"{path} cannot be read: {error}.") from error
-        found.append(
-            Process(
-                table["pid"],
-                table["rank"],
-                table["world"],
-                table["steps"],
-                table["seconds"],
-                table["models"],
-                table["final"],
-                tuple(table["answers"]),
-                read_series(os.path.join(folder, f"trace-{table['pid']}.jsonl")),
-            )
-        )
+    found = [read_process(path) for path in answer_files(folder)]
     trained = [held for held in found if held.steps] or [held for held in found if held.models]
     return sorted(trained, key=lambda held: (held.rank, held.pid))
+
+
+def answer_files(folder: str) -> list[str]:
+    return sorted(glob.glob(os.path.join(glob.escape(folder), "answers-*.json")))
+
+
+def read_process(path: str, trace: bool = True) -> Process:
+    """What the process wrote; without its trace where only its answers are wanted."""
+    try:
+        with open(path, encoding="ascii") as file:
+            table = exact.loads(file.read())
+    except (OSError, ValueError) as error:
+        raise ClewError(f"{path} cannot be read: {error}.") from error
+    series = os.path.join(os.path.dirname(path), f"trace-{table['pid']}.jsonl")
+    return Process(
+        table["pid"],
+        table["rank"],
+        table["world"],
+        table["steps"],
+        table["seconds"],
+        table["models"],
+        table["final"],
+        tuple(table["answers"]),
+        read_series(series) if trace else {},
+    )
 
 
 def read_series(path: str) -> dict[tuple[str, str], Series]:
@@ -69,14 +75,20 @@ def read_series(path: str) -> dict[tuple[str, str], Series]:
 
 
 def rank_clues(knowledge: Knowledge, parts: list[Process]) -> list[Clue]:
-    """What only the ranks together show: whether they read the same examples."""
-    test = knowledge.tests["rank_data_overlap"]
-    if len(parts) < 2 or parts[0].world < 2:
-        return []
-    answer = joined([part.series for part in parts])
-    if isinstance(answer, Reading):
-        return [answered(test, answer.measured, source=test.by)]
-    return []
+    """What only the ranks together show: whether they read the same examples, and whether they still hold the same
+    parameters."""
+    worlds, ranks = {part.world for part in parts}, {part.rank for part in parts}
+    if len(parts) < 2 or len(worlds) > 1 or worlds == {1} or len(ranks) < len(parts):
+        return []  # one process, or processes that know nothing of each other
+    clues = []
+    traces = [part.series for part in parts]
+    for name, answer in (("rank_data_overlap", joined(traces)), ("rank_parameters", drifted(traces))):
+        test = knowledge.tests[name]
+        if isinstance(answer, Reading):
+            clues.append(answered(test, answer.measured, where=answer.where, source=test.by))
+        elif isinstance(answer, Unclear):
+            clues.append(unclear(test, answer.why, test.by))
+    return clues
 
 
 def clues_of(knowledge: Knowledge, held: Process) -> list[Clue]:

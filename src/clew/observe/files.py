@@ -1,4 +1,5 @@
-"""Which data files the script opens, for the report: path, way, size and time, as they were when first opened.
+"""Which data files the script opens, for the report: path, way, size and time, as they were when first opened, the line
+and the library that opened them.
 
 An audit hook sees every open, also those of numpy, torch, PIL and the standard library. It cannot be taken off again,
 so it is set once per process and looks at nothing but the names of files.
@@ -9,9 +10,12 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from contextlib import suppress
+from types import FrameType
 from typing import Any, NamedTuple
 
 from clew.observe.places import is_users, users_place
+from clew.records import exact
 from clew.records.place import Place
 
 MOST = 500
@@ -28,6 +32,7 @@ class Opened(NamedTuple):
     size: int
     modified: float  # seconds since 1970 when it was first opened; 0 for a file that was not there
     place: Place | None
+    by: str = ""  # the package that opened it, "" for the standard library
 
 
 class _Files:
@@ -37,6 +42,7 @@ class _Files:
         self.kinds: Counter[str] = Counter()
         self.on = False
         self.busy = False
+        self.kept = (0, 0)
         self.process = os.getpid()
         self.own = os.environ.get("CLEW_RUN_FOLDER", "")
 
@@ -61,6 +67,29 @@ def opened() -> list[Opened]:
 def rewritten(path: str) -> bool:
     """Whether a file was opened for writing at any time in this run."""
     return path in _files.rewritten
+
+
+def write(path: str) -> None:
+    """Keep the files opened so far, where there are more than when they were last kept."""
+    count = len(_files.opened), len(_files.rewritten)
+    if os.getpid() != _files.process or count == _files.kept:
+        return
+    rows = [
+        {
+            "path": held.path,
+            "written": held.written or held.path in _files.rewritten,
+            "size": held.size,
+            "modified": held.modified,
+            "by": held.by,
+            "where": held.place.to_json() if held.place else {},
+        }
+        for held in opened()
+    ]
+    with suppress(OSError):
+        with open(f"{path}.part", "w", encoding="ascii") as file:
+            file.write(exact.dumps(rows))
+        os.replace(f"{path}.part", path)
+        _files.kept = count
 
 
 def forget() -> None:
@@ -99,15 +128,28 @@ def _note(path: str, mode: Any, flags: Any) -> None:
     place = users_place()
     if place is None or not is_users(path) or (_files.own and path.startswith(_files.own)):
         return
-    _files.kinds[ending] += 1
     if writes:
         _files.rewritten.add(path)
     try:
         held = os.stat(path)
         size, modified = held.st_size, held.st_mtime
     except OSError:
+        if not writes:
+            return  # looked for and not there
         size, modified = 0, 0.0
-    _files.opened[path] = Opened(path, writes, size, modified, place)
+    _files.kinds[ending] += 1
+    _files.opened[path] = Opened(path, writes, size, modified, place, _library())
+
+
+def _library() -> str:
+    """The package that the user's line called: the last one on the way out of the stack that is not clew's."""
+    frame: FrameType | None = sys._getframe(1)
+    name = ""
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        name = name if package in ("clew", "") else package
+        frame = frame.f_back
+    return "" if name in sys.stdlib_module_names else name
 
 
 def _for_writing(flags: Any) -> bool:

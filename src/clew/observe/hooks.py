@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 ATTACHED_AFTER_PHASE = 3
 """How many outermost forward calls are looked at after a change of phase (a loader starts, .eval(), no_grad)."""
 
+REMEMBERED = 64
+"""Models whose names are kept before those that are no more are looked for."""
+
 Told = TypeVar("Told", bound=Callable[..., None])
 
 
@@ -88,12 +91,14 @@ class Hooks:
         from clew.observe import taps
 
         self.torch = torch
+        self.optimizer = torch.optim.Optimizer
         self.compiling = torch.compiler.is_dynamo_compiling
         self.grad_enabled = torch.is_grad_enabled
         self.modes = torch._C._len_torch_dispatch_stack
         self.transforms = torch._C._functorch.peek_interpreter_stack
         self.tracing = torch._C._get_tracing_state
         self.has_cuda = torch.version.cuda is not None or torch.version.hip is not None
+        self.recorder.say = self.trouble
         self.recorder.crowded, self.recorder.shield = torch._C._len_torch_function_stack, torch._C.DisableTorchFunction
         taps.install(self)
         self.attach()
@@ -106,6 +111,7 @@ class Hooks:
         for handle in self.step_hooks:
             handle.remove()
         self.step_hooks.clear()
+        self.compiled.clear()
 
     def silent(self) -> bool:
         """Whether an event is none of the run's own. To a compiler both answers are constants: nothing of clew becomes
@@ -227,6 +233,7 @@ class Hooks:
         """Losses, activations and metrics called by themselves are modules too, and no models."""
         held = self.learning.get(id(module))
         if held is None or held[0]() is not module:
+            forget_dead(self.learning)
             has = next(iter(module.parameters()), None) is not None
             held = self.learning[id(module)] = (weakref.ref(module), has)
         return held[1]
@@ -238,6 +245,7 @@ class Hooks:
     def _name(self, root: Any, module: Any) -> str:
         held = self.roots.get(id(root))
         if held is None or held[0]() is not root:
+            forget_dead(self.roots)
             names = {id(part): name for name, part in root.named_modules()}
             held = self.roots[id(root)] = (weakref.ref(root), names)
         return held[1].get(id(module), "?")
@@ -265,7 +273,7 @@ class Hooks:
         try:
             recorder = self.recorder
             sampled = recorder.sampled
-            number = recorder.optimizer_number(owner) if isinstance(owner, self.torch.optim.Optimizer) else -1
+            number = recorder.optimizer_number(owner) if isinstance(owner, self.optimizer) else -1
             if recorder.wants(name, sampled):
                 recorder.tell(name, OptimizerEvent(owner, number, recorder.step, sampled, users_place(3)), sampled)
         except Exception as error:  # noqa: BLE001  # as in harmless
@@ -282,6 +290,13 @@ def _in_a_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_in_a_fork)
+
+
+def forget_dead(held: dict[int, tuple[weakref.ref[Any], Any]]) -> None:
+    """A script that makes models all along, in a search or for each task, must not fill the memory with their names."""
+    if len(held) >= REMEMBERED:
+        for key in [key for key, (module, _) in held.items() if module() is None]:
+            del held[key]
 
 
 def tensors_in(value: Any, torch: Any, depth: int = 0) -> Iterator[torch.Tensor]:

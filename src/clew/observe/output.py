@@ -7,9 +7,13 @@ this one to a file of its own.
 import os
 import time
 from _thread import RLock
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO
 
 from clew.records import exact
+
+if TYPE_CHECKING:
+    from clew.observe.progress import ProgressLine
 
 LONGEST = 64 * 1024
 HELD_BYTES = 4096
@@ -19,6 +23,7 @@ HELD_SECONDS = 1.0
 class OutputCopy:
     def __init__(self, path: str, started: float) -> None:
         self.path, self.started, self.pid = path, started, os.getpid()
+        self.progress: ProgressLine | None = None
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -33,8 +38,14 @@ class OutputCopy:
     def attach(self, name: str, stream: TextIO) -> None:
         """The stream stays the object it is; only its write is followed."""
         original = stream.write
+        progress = self.progress
+        if progress is not None:
+            progress.follow(stream)
 
         def write(text: str) -> Any:
+            if progress is not None:
+                with suppress(Exception):
+                    progress.before_write(stream, text)
             done = original(text)
             try:
                 with self._lock:

@@ -4,7 +4,7 @@ import os
 import site
 import sys
 import sysconfig
-from types import FrameType
+from types import CodeType, FrameType
 
 from clew.records.place import Place
 
@@ -22,8 +22,15 @@ _OTHERS = tuple(
         }
     )
 )
+try:
+    _STARTED_IN = os.path.join(os.getcwd(), "")  # a script may go elsewhere; whoever reads the report has not
+except OSError:
+    _STARTED_IN = ""  # the working folder has been removed
+MOST = 4096
 _known: dict[str, bool] = {}
 _places: dict[tuple[str, int, str], Place] = {}
+_at: dict[tuple[int, int], tuple[CodeType, Place]] = {}
+"""Places by code and instruction. The code is held on to, so that its id stays its own."""
 
 
 def is_users(file: str) -> bool:
@@ -37,7 +44,11 @@ def is_users(file: str) -> bool:
 
 
 def users_place(depth: int = 1) -> Place | None:
-    """The innermost line of the user's code on the stack. Asked several times a step: what is known is looked up."""
+    """The innermost line of the user's code on the stack.
+
+    Asked several times a step. Python finds the number of a line by reading the function from its top, which in a long
+    one takes longer than all the rest, so a place is known by its instruction.
+    """
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
@@ -46,23 +57,27 @@ def users_place(depth: int = 1) -> Place | None:
         if users is None:
             users = is_users(file)
         if users:
-            key = (file, frame.f_lineno, code.co_qualname)
-            return _places.get(key) or _new_place(*key)
+            held = _at.get((id(code), frame.f_lasti))
+            return held[1] if held is not None else _new_place(frame)
         frame = frame.f_back
     return None
 
 
-def _new_place(file: str, line: int, symbol: str) -> Place:
-    place = Place(shown(file), line, symbol=None if symbol == "<module>" else symbol)
-    _places[file, line, symbol] = place
+def _new_place(frame: FrameType) -> Place:
+    code = frame.f_code
+    key = (code.co_filename, frame.f_lineno, code.co_qualname)
+    place = _places.get(key)
+    if place is None:
+        place = Place(shown(key[0]), key[1], symbol=None if key[2] == "<module>" else key[2])
+    for held in (_at, _places):
+        if len(held) >= MOST:  # a script that makes its code anew, again and again
+            held.clear()
+    _places[key] = place
+    _at[id(code), frame.f_lasti] = (code, place)
     return place
 
 
 def shown(file: str) -> str:
-    """The path as a person would write it: relative where it is below the working folder."""
-    path = os.path.abspath(file)
-    try:
-        here = os.getcwd() + os.sep
-    except OSError:
-        return path  # the working folder has been removed
-    return path[len(here) :] if path.startswith(here) else path
+    """The path as a person would write it: relative where it is below the folder the run was started in."""
+    path = os.path.normpath(os.path.join(_STARTED_IN, file))
+    return path[len(_STARTED_IN) :] if _STARTED_IN and path.startswith(_STARTED_IN) else path

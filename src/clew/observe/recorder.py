@@ -10,13 +10,15 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from clew.observe.losses import Losses
 from clew.observe.places import users_place
 from clew.observe.stream import Stream
 from clew.observe.watch import EVENTS, Answer, Judged, Saw, Watch
-from clew.records.clue import Reading, Unclear
+from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
     from clew.records.place import Place
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 DENSE = 10
 SPARSE = 200  # steps between samples in the long run,
 SPARSEST = 1000  # or up to so many where steps are so short that
-SHARE = 0.01  # looking at one in 200 would take more of the time than this
-HELD_LOSSES = 256  # more than the steps between two samples, so that nothing waits for the device between them
+SHARE = 0.005  # looking at one in 200 would take more of the time than this
 CHECKPOINT_SECONDS = 3.0
 
 
@@ -48,11 +49,13 @@ class Recorder:
         self.sample = sample
         self.next_sample = 0
         self.sampled = True
+        self.told = 0  # events so far: what several watches share can tell by it that it has seen one already
         self.busy = False  # True while clew itself calls torch: hooks then stay silent
         self.crowded: Callable[[], int] = int  # whether modes of the script would see what clew calls
         self.shield: Callable[[], Any] = type(None)  # keeps clew's calls out of them
         self.rank: tuple[int, int] | None = None
         self.also_write: Callable[[], None] | None = None
+        self.say: Callable[[str], None] | None = None  # for what no test can answer for
         self.stream = Stream(os.path.join(folder, f"trace-{self.pid}.jsonl"))
         self.answers_path = os.path.join(folder, f"answers-{self.pid}.json")
         self.broken: dict[str, str] = {}
@@ -60,12 +63,14 @@ class Recorder:
         self._model_numbers: dict[int, int] = {}
         self.optimizers: list[weakref.ref[Any]] = []
         self._optimizer_numbers: dict[int, int] = {}
-        self.loader: int | None = None
+        self.loader: int | None = None  # whose batch came last
+        self.trains_on: int | None = None  # the first loader whose batch a backward followed
+        self._passes: dict[int, tuple[int, int]] = {}
         self._pending: list[Judged] = []
-        self._losses: list[tuple[int, Any]] = []
         self.started = self._last_checkpoint = self._step_end = self._sample_end = time.monotonic()
         self._sample_step = 0
         self._gap = SPARSE
+        self.losses = Losses(self)
         self.watches: list[Watch] = []
         for watch in watches:
             try:
@@ -79,7 +84,8 @@ class Recorder:
 
     def _listening(self, name: str) -> list[Listener]:
         plain = getattr(Watch, name)
-        return [(watch, getattr(watch, name)) for watch in self.watches if getattr(type(watch), name) is not plain]
+        told = (self.losses, *self.watches)
+        return [(watch, getattr(watch, name)) for watch in told if getattr(type(watch), name) is not plain]
 
     def wants(self, name: str, sampled: bool = True) -> bool:
         return bool((self._listeners if sampled else self._between)[name])
@@ -89,6 +95,7 @@ class Recorder:
         listeners = (self._listeners if sampled else self._between)[name]
         if not listeners:
             return
+        self.told += 1
         shield = self.crowded() and self.shield()
         self.busy = True
         try:
@@ -104,11 +111,32 @@ class Recorder:
                 shield.__exit__(None, None, None)
             self.busy = False
 
+    @contextmanager
+    def quietly(self) -> Iterator[None]:
+        """While clew itself calls torch outside `tell`."""
+        shield = self.crowded() and self.shield()
+        was, self.busy = self.busy, True
+        try:
+            if shield:
+                shield.__enter__()
+            yield
+        finally:
+            if shield:
+                shield.__exit__(None, None, None)
+            self.busy = was
+
     def _switch_off(self, watch: Watch, error: Exception) -> None:
-        self.broken[watch.test] = failure(error)
+        if watch is self.losses:
+            self._complain(error)
+        else:
+            self.broken[watch.test] = failure(error)
         for name, listeners in self._listeners.items():
             self._listeners[name] = [held for held in listeners if held[0] is not watch]
             self._between[name] = between(self._listeners[name])
+
+    def _complain(self, error: Exception) -> None:
+        if self.say is not None:
+            self.say(f"could not follow the losses: {type(error).__name__}: {error}")
 
     # --- what watches may ask
 
@@ -163,29 +191,29 @@ class Recorder:
 
     def settle(self, backward: bool) -> None:
         """Decide what the forward calls since the last decision were."""
+        if backward and self.trains_on is None and self.loader is not None:
+            self._training_begins(self.loader)
         pending, self._pending = self._pending, []
         for held in pending:
             self.tell("judged", held._replace(backward=backward and held.grad))
 
-    def loss_backed(self, loss: Any) -> None:
-        """Remember a loss, without waiting for it where that takes time."""
-        if loss.numel() != 1 or loss.is_meta:
-            return
-        if loss.is_cpu:
-            self.record("loss", loss.item())
-            return
-        self._losses.append((self.step, loss.detach().clone()))  # the script may change its own in place
-        if self.sampled or len(self._losses) >= HELD_LOSSES:
-            self.flush_losses()
+    def pass_began(self, loader: int, epoch: int) -> None:
+        """A loader starts from the beginning. Until one is known to train, the first one counts the epochs."""
+        if self.trains_on is None:
+            self._passes[loader] = (epoch, self.step)
+        if loader == (self.trains_on or 0):
+            self.epoch = epoch
+        if loader == self.trains_on:
+            self.record("epoch", epoch)
 
-    def flush_losses(self) -> None:
-        held, self._losses = self._losses, []
-        if held:
-            for (step, _), value in zip(held, values_of([loss for _, loss in held]), strict=True):
-                self.record("loss", value, step=step)
+    def _training_begins(self, loader: int) -> None:
+        self.trains_on = loader
+        self.epoch, step = self._passes.get(loader, (0, self.step))
+        self._passes.clear()
+        self.record("epoch", self.epoch, step=step)
 
     def step_done(self) -> None:
-        """One optimiser step more. Returns normally, or stops the run when enough steps were seen."""
+        """One optimiser step more."""
         self.step += 1
         if self.rank is None:
             self.rank = _rank()
@@ -211,7 +239,11 @@ class Recorder:
 
     def checkpoint(self, final: bool = False) -> None:
         """Write down everything seen so far, so that a killed run keeps it."""
-        self.flush_losses()
+        try:
+            with self.quietly():
+                self.losses.write()
+        except Exception as error:  # noqa: BLE001  # as in tell
+            self._complain(error)
         self.stream.flush()
         self._last_checkpoint = time.monotonic()
         self.stream.whole(self.answers_path, {"final": final, **self.summary(), "answers": self.answers()})
@@ -274,15 +306,6 @@ def failure(error: Exception) -> str:
     return f"its instrument failed: {type(error).__name__}: {error}"
 
 
-def values_of(scalars: list[Any]) -> list[float]:
-    """The values of one-element tensors; those of one device and kind wait for it together, once."""
-    import torch
-
-    if len({(scalar.device, scalar.dtype) for scalar in scalars}) == 1:
-        return [float(value) for value in torch.stack([scalar.reshape(()) for scalar in scalars]).tolist()]
-    return [float(scalar) for scalar in scalars]
-
-
 def _rank() -> tuple[int, int]:
     """Which process of how many, as torch.distributed or the launcher says."""
     distributed = sys.modules.get("torch.distributed")
@@ -292,6 +315,3 @@ def _rank() -> tuple[int, int]:
         return int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
     except ValueError:
         return 0, 1
-
-
-__all__ = ["Reading", "Recorder"]

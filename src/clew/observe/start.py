@@ -117,7 +117,7 @@ class Session:
         """The instrument that keeps one training step for the exams."""
         from clew.observe.taping import Taper, capture_folder
 
-        folder = capture_folder(self.folder) if os.environ.get("CLEW_CAPTURE", "1") == "1" else ""
+        folder = capture_folder(self.folder) if os.environ.get("CLEW_CAPTURE") == "1" else ""
 
         class Kept(Taper):
             def __init__(self, recorder: Any) -> None:

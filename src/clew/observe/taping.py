@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import time
 import weakref
+from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from clew.observe.cut import Cut, Names, Uncut, cut, signature
-from clew.observe.patches import hide, original, unframe
+from clew.observe.patches import Patches, hide, original, unframe
 from clew.observe.places import users_place
 from clew.observe.roll import Roll, tensors
 from clew.observe.watch import Backward, Batch, Forward, LossCall, OptimizerEvent, Watch, when_sampled
@@ -46,6 +48,7 @@ class Taper(Watch):
         self.folder = folder
         self.roll = Roll(torch, self._where)
         self.mode: Any = None
+        self.patches: Patches | None = None
         self.over = not folder
         self.why = ""  # why no tape could be cut
         self.failures = 0
@@ -73,6 +76,7 @@ class Taper(Watch):
             return
         self.mode = mode_class()(self)
         self.mode.__enter__()
+        self.patches = noting_functions(self)
 
     def _off(self) -> None:
         mode, stack = self.mode, self.torch._C._len_torch_function_stack
@@ -81,6 +85,8 @@ class Taper(Watch):
         if stack() and self.torch._C._get_function_stack_at(stack() - 1) is mode:
             self.mode = None
             mode.__exit__(None, None, None)
+            if self.patches is not None:
+                self.patches.remove()
         self.roll.clear()
 
     def quiet(self) -> bool:
@@ -161,6 +167,31 @@ class Taper(Watch):
 
     def read(self) -> Answer:
         return Unclear("")
+
+    def noted(self, named: Any, function: Any, args: Any, kwargs: Any) -> Any:
+        """Make the call and note it, under the name of the function that `function` stands for."""
+        given = None
+        if not self.quiet():
+            try:
+                given = self.roll.before(args, kwargs)
+            except Exception as error:  # noqa: BLE001  # the step cannot be kept; the run goes on
+                self._fails(error)
+        try:
+            result = function(*args, **kwargs)
+        except BaseException as error:
+            unframe(error)
+            raise
+        if given is not None:
+            try:
+                self.roll.after(named, given, result)
+            except Exception as error:  # noqa: BLE001  # as above
+                self._fails(error)
+        return result
+
+    hide(noted)
+
+    def _fails(self, error: Exception) -> None:
+        self.over, self.why = True, self.why or f"{type(error).__name__}: {error}"
 
     # --- keeping
 
@@ -315,29 +346,46 @@ def mode_class() -> Any:
             self.taper = taper
 
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            kwargs = kwargs or {}
-            taper = self.taper
-            given = None
             func = original(func)  # torch names itself by looking itself up, and finds what clew put there
-            if not taper.quiet():
-                try:
-                    given = taper.roll.before(args, kwargs)
-                except Exception as error:  # noqa: BLE001  # the step cannot be kept; the run goes on
-                    taper.over, taper.why = True, taper.why or f"{type(error).__name__}: {error}"
             try:
-                result = func(*args, **kwargs)
+                return self.taper.noted(func, func, args, kwargs or {})
             except BaseException as error:
                 unframe(error)
                 raise
-            if given is not None:
-                try:
-                    taper.roll.after(func, given, result)
-                except Exception as error:  # noqa: BLE001  # as above
-                    taper.over, taper.why = True, taper.why or f"{type(error).__name__}: {error}"
-            return result
 
     hide(Noting.__torch_function__)
     return Noting
+
+
+def noting_functions(taper: Taper) -> Patches:
+    """torch.nn.functional, noting its own calls. What is written in Python there would pass itself on to a mode, and
+    then be on the stack twice: a warning that counts frames up to the script would name torch."""
+    functional = taper.torch.nn.functional
+    patches = Patches()
+    for name, value in list(vars(functional).items()):
+        if isinstance(value, FunctionType) and value.__module__ == functional.__name__ and not name.startswith("_"):
+            patches.replace(functional, name, partial(_noting, taper))
+    return patches
+
+
+def _noting(taper: Taper, function: Any) -> Any:
+    core = taper.torch._C
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        mode = taper.mode
+        on_top = mode is not None and core._len_torch_function_stack() == 1
+        if not on_top or core._get_function_stack_at(0) is not mode:
+            return function(*args, **kwargs)
+        core._pop_torch_function_stack()
+        try:
+            return taper.noted(original(function), function, args, kwargs)
+        except BaseException as error:
+            unframe(error)
+            raise
+        finally:
+            core._push_on_torch_function_stack(mode)
+
+    return noted
 
 
 def _same(torch: Any, one: Any, other: Any) -> bool:

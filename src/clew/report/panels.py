@@ -15,6 +15,7 @@ from clew.report.thin import span_of
 from clew.report.view import CaseView
 
 LOSSES = ("loss", "train_loss", "val_loss", "valid_loss", "validation_loss", "eval_loss", "test_loss")
+CONSTANT = "constant loss"
 MOST_OTHERS = 6
 SHARES = ("share", "fraction", "saturation")
 
@@ -51,6 +52,7 @@ GRADIENTS = Panel(
     tests=("gradient_by_depth",),
     empty="No gradient norms were recorded.",
 )
+TOTALS = Panel("Gradient norm by optimiser", ("gradient_norm",), "L2 norm", "log")
 UPDATES = Panel(
     "Update over parameter by layer",
     ("update_ratio",),
@@ -76,8 +78,9 @@ def panels(seen: CaseView, facts: RunFacts, series: Recorded) -> tuple[list[Plot
     active = [name for name in names if name.startswith("activation")]
     times = [name for name in names if name.endswith("_time") or name.startswith("time_")]
     activations = [_activation(name) for name in active] or [ACTIVATIONS]
-    wanted = [LOSS, GRADIENTS, UPDATES, *activations, TIMES._replace(names=tuple(times))]
-    taken = {name for panel in wanted for name in panel.names}
+    totals = [TOTALS] if "gradient_norm" in names else []
+    wanted = [LOSS, GRADIENTS, *totals, UPDATES, *activations, TIMES._replace(names=tuple(times))]
+    taken = {CONSTANT, *(name for panel in wanted for name in panel.names)}
     others = [name for name in names if name not in taken]
     wanted += [Panel(_words(name), (name,), whole="whole run") for name in others[:MOST_OTHERS]]
     span = span_of(list(series.values()))
@@ -127,9 +130,23 @@ def _named(panel: Panel, series: Recorded) -> list[Named]:
     named = []
     for (name, of), item in series.items():
         if name in panel.names:
-            label = of or (name if several or not panel.whole else panel.whole)
-            named.append((f"{name} {of}" if several and of else label, item))
+            named.append((_label(panel, name, of, several), item))
+    if panel is LOSS and len(named) > 1:
+        named = [("loss at the first backward" if label == "loss" else label, item) for label, item in named]
+    if panel is LOSS and named and (held := series.get((CONSTANT, ""))):
+        first, last = span_of([item for _, item in named])
+        named.append(("best constant answer", held._replace(steps=(first, last), values=(held.values[-1],) * 2)))
     return named
+
+
+def _label(panel: Panel, name: str, of: str, several: bool) -> str:
+    if panel is LOSS and of:
+        return f"{name} at {of}"
+    if of and panel is TOTALS:
+        return f"optimiser {of}"
+    if of:
+        return f"{name} {of}" if several else of
+    return name if several or not panel.whole else panel.whole
 
 
 def _zone(panel: Panel, seen: CaseView) -> Zone | None:

@@ -59,7 +59,7 @@ def run_html(seen: CaseView, facts: RunFacts, series: dict[tuple[str, str], Seri
         facts=facts,
         ended=_ended(facts, seen),
         verdict=seen.verdict,
-        findings=_findings(seen, source),
+        findings=_findings(seen, facts, source),
         hypotheses=_hypotheses(seen),
         unknown=seen.weighing.unknown,
         rest=max(0.0, 1.0 - shown - seen.weighing.unknown),
@@ -84,7 +84,7 @@ def _ended(facts: RunFacts, seen: CaseView) -> str:
     return " · ".join(parts)
 
 
-def _findings(seen: CaseView, source: Sources) -> list[dict[str, Any]]:
+def _findings(seen: CaseView, facts: RunFacts, source: Sources) -> list[dict[str, Any]]:
     rows = []
     placed: set[int] = set()
     for finding in seen.weighing.findings:
@@ -95,6 +95,7 @@ def _findings(seen: CaseView, source: Sources) -> list[dict[str, Any]]:
         rows.append(
             {
                 "id": finding.cause,
+                "read": facts.read() if finding.cause.startswith("data.") else "",
                 "credence": finding.credence,
                 "place": _short(finding.where[0]) if finding.where else "",
                 "gloss": cause.gloss,
@@ -241,4 +242,6 @@ def _run_facts(facts: RunFacts, seen: CaseView, series: dict[tuple[str, str], Se
         ("exit status", str(facts.status)),
         ("kind of subject", seen.case.domain),
         ("recorded", f"{readings:,} numbers in {len(series):,} series"),
+        *(("data read", text) for text in [facts.read(20)] if text),
+        *(("exams", text) for text in [facts.exams] if text),
     ]

@@ -4,6 +4,8 @@ import os
 from typing import NamedTuple
 
 from clew.evidence.words import word
+from clew.knowledge.model import Test
+from clew.records.case import HeldClue
 from clew.records.place import Place
 from clew.report.terminal import VERDICT_COLOURS, next_tests, sentence
 from clew.report.text import BOLD, DIM, RED, Page, number, percent, seconds
@@ -11,6 +13,21 @@ from clew.report.view import LEAST_PULL, CaseView
 
 SHOWN = 3
 FAILED = "its instrument failed"
+
+
+class DataFile(NamedTuple):
+    """A data file that the script opened. `rows` says how much is in it, where that is known."""
+
+    path: str
+    written: bool
+    size: int
+    by: str
+    rows: str
+    where: str
+
+    def __str__(self) -> str:
+        details = ", ".join(text for text in (self.by, self.rows) if text)
+        return f"{self.path} ({details})" if details else self.path
 
 
 class RunFacts(NamedTuple):
@@ -23,6 +40,15 @@ class RunFacts(NamedTuple):
     processes: int
     folder: str
     troubles: tuple[str, ...] = ()
+    files: tuple[DataFile, ...] = ()
+    notes: tuple[str, ...] = ()  # what exams could not replay
+    exams: str = ""
+
+    def read(self, most: int = SHOWN) -> str:
+        """The data files that were read, a few by name."""
+        held = [str(item) for item in self.files if not item.written]
+        more = f" and {len(held) - most} more" if len(held) > most else ""
+        return ", ".join(held[:most]) + more
 
 
 def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = False) -> Page:
@@ -32,44 +58,84 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
     verdict = seen.verdict
     word_shown = page.paint(verdict.word.upper(), VERDICT_COLOURS[verdict.word], BOLD)
     page.line(f"{word_shown}  {facts.script}: {facts.steps} steps in {seconds(facts.seconds)}{ranks}{ended}")
-    if not seen.weighing.findings:
-        page.say(verdict.says)
-    _findings(seen, page)
-    if seen.weighing.findings:
-        pass
-    elif verdict.word in ("suspect", "fault"):
-        _hypotheses(seen, page)
-        next_tests(seen, page, most=2)
-    _checked(seen, page, everything)
-    broken = [held.clue for held in seen.counted if held.clue.why.startswith(FAILED)]
-    for clue in broken if not everything else ():
-        page.say(f"{clue.test}: {clue.why}", 2, "! ")
-    for trouble in facts.troubles:
-        page.say(trouble, 2, "! ")
+    looked = body(seen, facts, page, everything)
     page.line()
-    page.say(f"Kept in {facts.folder}.", 0, "", DIM)
+    if not everything:
+        counts = f"{len(looked.absent)} checks in order, {len(looked.unclear)} could not be made (--all lists them)."
+        page.say(f"{counts} {facts.exams}".rstrip(), 0, "", DIM)
+    page.say(f"Kept in {facts.folder}, with the report as a page.", 0, "", DIM)
     return page
 
 
-def _findings(seen: CaseView, page: Page) -> None:
+def body(seen: CaseView, facts: RunFacts, page: Page, everything: bool) -> "Looked":
+    """From the verdict's sentence to what could not be looked at: the same for every command that looked at a run."""
+    verdict, looked = seen.verdict, _looked(seen)
+    if not seen.weighing.findings and (verdict.word != "healthy" or looked.seen):
+        page.say(verdict.says)
+    _findings(seen, facts, page)
+    if seen.weighing.findings:
+        _in_passing(looked, page, everything)
+    else:
+        _signs(looked, page)
+        if verdict.word in ("suspect", "fault"):
+            _hypotheses(seen, page)
+            next_tests(seen, page, most=2)
+    if everything:
+        _checked(looked, facts, page)
+    _troubles(seen, facts, page, everything)
+    return looked
+
+
+class Looked(NamedTuple):
+    """Everything that was looked at and made no finding, by how it came out."""
+
+    seen: list[tuple[HeldClue, str]]
+    absent: list[str]
+    unclear: list[tuple[str, str]]
+    tests: dict[str, Test]
+
+
+def _looked(seen: CaseView) -> Looked:
+    looked = Looked([], [], [], seen.knowledge.tests)
+    found = {index for finding in seen.weighing.findings for index in finding.clues}
+    for index, (held, weighed) in enumerate(zip(seen.counted, seen.weighing.clues, strict=True)):
+        if weighed.kind == "unclear":
+            looked.unclear.append((held.clue.test, held.clue.why))
+        elif weighed.kind == "absent":
+            looked.absent.append(held.clue.test)
+        elif index not in found:
+            looked.seen.append((held, weighed.outcome))
+    return looked
+
+
+def place_words(place: Place) -> str:
+    """Without the names that Python gives to what has none."""
+    return str(place._replace(symbol=None) if place.symbol and "<" in place.symbol else place)
+
+
+def _findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
     for finding in seen.weighing.findings:
         cause = seen.knowledge.causes[finding.cause]
         page.line()
-        place = f"{finding.where[0]}: " if finding.where else ""
-        sure = f"{percent(finding.credence)}, {word(round(finding.credence, 2))}"
-        page.say(f"{place}{finding.cause} ({sure})", 0, "", BOLD)
+        place = f"{place_words(finding.where[0])}: " if finding.where else ""
+        page.say(f"{place}{cause.gloss}", 0, "", BOLD)
         if finding.where:
             _quote(finding.where[0], page)
         for index in finding.clues:
             clue = seen.counted[index].clue
-            page.say(sentence(clue.says), 2)
-            figures = ", ".join(f"{name} {number(value)}" for name, value in clue.measured)
+            says = sentence(clue.says)
+            page.say(says, 2)
+            told = set(says.translate(dict.fromkeys(map(ord, "(),.:;"), " ")).split())
+            figures = [(name.replace("_", " "), value) for name, value in clue.measured if str(value) not in told]
             if figures:
-                page.say(f"Measured: {figures}.", 2, "", DIM)
+                page.say(sentence(", ".join(f"{name} {number(value)}" for name, value in figures)), 2, "", DIM)
         for place_too in finding.where[1:3]:
-            page.say(str(place_too), 2, "see also ", DIM)
+            page.say(place_words(place_too), 2, "see also ", DIM)
+        if finding.cause.startswith("data.") and facts.read():
+            page.say(f"{facts.read()}.", 2, "read: ", DIM)
         page.say(cause.mend, 2, "mend: ")
         page.say(cause.refute, 2, "wrong if: ", DIM)
+        page.say(f"{finding.cause}, {percent(finding.credence)}, {word(round(finding.credence, 2))}.", 2, "", DIM)
 
 
 def _quote(place: Place, page: Page) -> None:
@@ -82,8 +148,10 @@ def _quote(place: Place, page: Page) -> None:
     except OSError:
         return
     if 1 <= place.line <= len(lines):
-        text = lines[place.line - 1].strip()[: page.columns - 10]
         label = f"{place.line} | "
+        room = page.columns - 4 - len(label)
+        text = lines[place.line - 1].strip()
+        text = text if len(text) <= room else text[: room - 2] + " …"
         page.line(f"  {page.paint(label, DIM)}{text}")
         page.line(f"  {' ' * len(label)}{page.paint('~' * len(text), RED)}")
 
@@ -92,7 +160,7 @@ def _hypotheses(seen: CaseView, page: Page) -> None:
     page.head("What it may be")
     for item in seen.explanations[:SHOWN]:
         cause = seen.knowledge.causes[item.cause]
-        page.say(f"{item.cause}: {cause.gloss}.", 2, f"{percent(item.credence):>5}  ")
+        page.say(f"{cause.gloss} ({item.cause}).", 2, f"{percent(item.credence):>5}  ")
         pulls = [pull for pull in seen.weighing.pulls(item.cause) if abs(pull.bits) > LEAST_PULL][:4]
         held = [(pull, seen.counted[pull.clue].clue) for pull in pulls]
         signs = [(f"{clue.test} {clue.outcome}", pull.bits) for pull, clue in held]
@@ -103,33 +171,47 @@ def _hypotheses(seen: CaseView, page: Page) -> None:
         page.say(cause.refute, 9, "wrong if: ", DIM)
 
 
-def _checked(seen: CaseView, page: Page, everything: bool) -> None:
-    """Everything that was looked at, by how it came out."""
-    groups: dict[str, list[str]] = {"seen": [], "absent": [], "unclear": []}
-    found = {index for finding in seen.weighing.findings for index in finding.clues}
-    for index, (held, weighed) in enumerate(zip(seen.counted, seen.weighing.clues, strict=True)):
-        if index in found:
-            continue
-        if weighed.kind == "seen":
-            figures = ", ".join(number(value) for _, value in held.clue.measured[:2])
-            places = f" at {held.clue.where[0]}" if held.clue.where else ""
-            groups["seen"].append(f"{held.clue.test}: {weighed.outcome}{f' ({figures})' if figures else ''}{places}")
-        elif weighed.kind == "absent":
-            groups["absent"].append(held.clue.test)
-        else:
-            groups["unclear"].append(f"{held.clue.test} ({held.clue.why})")
-    if groups["seen"]:
-        page.head("Also seen")
-        for text in groups["seen"]:
-            page.say(text, 2, "- ")
-    if everything and groups["absent"]:
-        page.head(f"In order ({len(groups['absent'])})")
-        page.say(", ".join(groups["absent"]), 2, "", DIM)
-    if everything and groups["unclear"]:
-        page.head(f"Not observed ({len(groups['unclear'])})")
-        for text in groups["unclear"]:
-            page.say(text, 2, "- ", DIM)
-    if not everything:
+def _signs(looked: Looked, page: Page) -> None:
+    """What was seen, in words, with the figure that decides."""
+    if looked.seen:
+        page.head("Seen")
+    for held, outcome in looked.seen:
+        clue, test = held.clue, looked.tests[held.clue.test]
+        place = f"{place_words(clue.where[0])}: " if clue.where else ""
+        text = clue.says or f"{clue.test}: {outcome}"
+        of = test.scale.of if test.scale is not None else ""
+        figure = next((value for name, value in clue.measured if name == of), None)
+        measured = f", {of.replace('_', ' ')} {number(figure)}" if figure is not None else ""
+        page.say(f"{place}{text.rstrip('.')} ({clue.test}{measured}).", 2, "- ")
+
+
+def _in_passing(looked: Looked, page: Page, everything: bool) -> None:
+    """Beside a finding the rest is mostly its consequence, and one line is enough."""
+    if everything:
+        _signs(looked, page)
+    elif looked.seen:
         page.line()
-        counts = f"{len(groups['absent'])} checks in order, {len(groups['unclear'])} could not be made"
-        page.say(f"{counts}; --all lists them with the reasons.", 0, "", DIM)
+        names = ", ".join(f"{held.clue.test} {outcome}" for held, outcome in looked.seen)
+        page.say(f"Also seen, perhaps as a consequence: {names}.", 0, "", DIM)
+
+
+def _checked(looked: Looked, facts: RunFacts, page: Page) -> None:
+    """What was looked at and in order, what could not be looked at, and which data files were read."""
+    if looked.absent:
+        page.head(f"In order ({len(looked.absent)})")
+        page.say(", ".join(looked.absent), 2, "", DIM)
+    if looked.unclear:
+        page.head(f"Not observed ({len(looked.unclear)})")
+        for test, why in looked.unclear:
+            page.say(f"{test} ({why})", 2, "- ", DIM)
+    if facts.read():
+        page.line()
+        page.say(f"{facts.read(10)}.", 0, "Read: ", DIM)
+
+
+def _troubles(seen: CaseView, facts: RunFacts, page: Page, everything: bool) -> None:
+    broken = [held.clue for held in seen.counted if held.clue.why.startswith(FAILED)]
+    for clue in broken if not everything else ():
+        page.say(f"{clue.test}: {clue.why}", 2, "! ")
+    for trouble in (*facts.troubles, *facts.notes):
+        page.say(trouble, 2, "! ")

@@ -166,8 +166,8 @@ def _prediction(choice: Choice) -> str:
     grouped: dict[str, list[str]] = {}
     for cause, outcome, _ in choice.predictions:
         grouped.setdefault(outcome, []).append(cause)
-    sides = "; ".join(f"{', '.join(causes)} → {outcome}" for outcome, causes in grouped.items())
-    return f"{choice.gain:.2f} bits for {seconds(choice.cost)}. Expected: {sides}."
+    sides = "; ".join(f"{outcome} if {' or '.join(causes)}" for outcome, causes in grouped.items())
+    return f"Expected: {sides}. Worth {choice.gain:.2f} bits, takes {seconds(choice.cost)}."
 
 
 def _foreseen(seen: CaseView, page: Page) -> None:

@@ -41,6 +41,7 @@ def read_curves(
     chance: float | None = None,
     *,
     constant: float | None = None,
+    constant_loss: float | None = None,
     epochs: Sequence[int] = (),
     per_epoch: bool = False,
     loss_name: str = "",
@@ -48,8 +49,9 @@ def read_curves(
     """Everything that the curves of one run show, by test.
 
     `series` by name, as logged. `chance` is the loss that guessing would give (ln C for C balanced classes), `constant`
-    the metric of the best constant answer, `epochs` the steps at which epochs begin, `per_epoch` whether each point is
-    a mean over an epoch, `loss_name` the function of torch.nn.functional that made the training loss, if known.
+    the accuracy and `constant_loss` the loss of the best constant answer, `epochs` the steps at which epochs begin,
+    `per_epoch` whether each point is a mean over an epoch, `loss_name` the function of torch.nn.functional that made
+    the training loss, if known.
     """
     name, why = main_loss(series, held_out=False)
     loss = shape(series[name], per_epoch) if name is not None else None
@@ -63,6 +65,8 @@ def read_curves(
         found["loss_goes_negative"] = loss_goes_negative(loss, loss_name)
         found["loss_epoch_sawtooth"] = loss_epoch_sawtooth(loss, epochs)
         found["init_loss"] = init_loss(series[name], chance, per_epoch)
+        for test in ("loss_stuck_from_start", "loss_plateau"):
+            found[test] = _beside_constant(found[test], loss, constant_loss)
     found["loss_nonfinite"] = loss_nonfinite([shape(held) for held in _training_losses(series)])
     found.update(pairs.read_pairs(series, loss, chance, constant, tuple(epochs), per_epoch))
     return found
@@ -229,6 +233,13 @@ def init_loss(series: Series, chance: float | None, per_epoch: bool) -> Answer:
     if series.steps[0] > 2:
         return Unclear(f"the first loss was logged at step {series.steps[0]}, after training had begun")
     return Reading(loss_over_chance=series.values[0] / chance)
+
+
+def _beside_constant(answer: Answer, loss: Shape, constant_loss: float | None) -> Answer:
+    """The same answer, with how the last part of the curve compares with answering the same to every example."""
+    if not isinstance(answer, Reading) or constant_loss is None or not constant_loss > 0 or not loss.values:
+        return answer
+    return Reading(**dict(answer.measured), end_over_constant_answer=smooth.median(loss.late()) / constant_loss)
 
 
 READERS = {

@@ -61,7 +61,7 @@ def main_metric(series: Mapping[str, Series]) -> Metric | None:
         curve = shape(held, per_epoch=True)
         if curve.values:
             highest = max(curve.values)
-            best = 0.0 if not said.rises else 100.0 if 1.5 < highest <= 100.0 else 1.0
+            best = 0.0 if not said.rises else 100.0 if 5.0 < highest <= 100.0 else 1.0
             if said.rises and highest > best:
                 continue  # a score without a known upper end
             found.append(Metric(name, said.metric, said.rises, said.held_out, curve, best))
@@ -108,7 +108,7 @@ def metric_at_chance(metric: Metric, chance: float | None, constant: float | Non
         return Unclear(f"{metric.name} has no known best value to measure a gain against")
     if len(metric.curve.values) < 3:
         return Unclear(f"{metric.name} was recorded {len(metric.curve.values)} times, three are needed")
-    known = CONSTANT[metric.word] if constant is None else constant
+    known = constant if constant is not None and metric.word in ACCURACY else CONSTANT[metric.word]
     guessed = known is None
     if known is None:
         known = _uniform(chance) if metric.word in ACCURACY else None

@@ -151,7 +151,8 @@ def _whole_labels(lab: Lab, flat: torch.Tensor) -> Labels:
 
 def output_width(lab: Lab) -> int:
     """How many numbers the model gives for one example; 0 when its output does not go by example."""
-    model = lab.fresh(training=False)
+    # Not a fresh copy of the lab's: the width is right also where the values of a replayed step are not.
+    model = lab.subject.copy().eval()
     count = rows(lab.batch)
     with torch.no_grad(), lab.seeded():
         outputs = [out for out in tensors(_apart(lab.output(model, lab.batch))) if out.dim() and out.shape[0] == count]

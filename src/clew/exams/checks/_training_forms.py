@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from clew.exams.batches import Batch, is_values, tensors
 from clew.exams.checks._data_tables import is_label, named
 
+TWICE = "cross-entropy of probabilities taken for logits"
+
 
 class Form(NamedTuple):
     """A formula. `each(output)` is the loss of every element that counts; an even guess is an output of zeros where
@@ -58,13 +60,35 @@ def _classes(output: torch.Tensor, target: torch.Tensor) -> Iterator[Form]:
             lines, numbers = layout(held, target)
             return F.cross_entropy(lines, numbers, reduction="none")
 
+        def twice(held: torch.Tensor, layout: Any = layout) -> torch.Tensor:
+            lines, numbers = layout(held, target)
+            return F.cross_entropy(lines.softmax(1), numbers, reduction="none")
+
         def even(held: torch.Tensor, layout: Any = layout) -> torch.Tensor:
             lines: torch.Tensor = layout(held, target)[0]
             return -lines.log_softmax(1).mean(1)
 
         count = wanted.shape[1]
         yield Form("cross-entropy", "classes", cross, count, True, even)
+        yield Form(TWICE, "classes", twice, count)
         yield Form("negative log-likelihood", "classes", nll, count)
+
+
+def one_hot(target: torch.Tensor, output: torch.Tensor) -> torch.Tensor | None:
+    """1 at the class of each example, 0 elsewhere, in the shape of the output; those that do not count get the first
+    class. None when the output has no axis for the classes, or too short a one."""
+    numbers, axis = target.long(), class_axis(target, output)
+    if not axis or output.shape[axis] < 2 or int(numbers.max()) >= output.shape[axis]:
+        return None
+    made = F.one_hot(numbers.clamp_min(0), output.shape[axis]).to(output.dtype)
+    return made.movedim(-1, 1).contiguous() if axis == 1 else made.reshape(output.shape)
+
+
+def class_axis(target: torch.Tensor, output: torch.Tensor) -> int:
+    """1 as torch has it, -1 where positions were flattened or classes stand last, 0 for none."""
+    if output.dim() == target.dim() + 1 and output.shape[0] == target.shape[0] and output.shape[2:] == target.shape[1:]:
+        return 1
+    return -1 if output.dim() > 1 and output.numel() == target.numel() * output.shape[-1] else 0
 
 
 def _layouts(output: torch.Tensor, target: torch.Tensor) -> Iterator[Callable[..., tuple[torch.Tensor, torch.Tensor]]]:

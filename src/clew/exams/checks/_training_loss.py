@@ -13,13 +13,15 @@ import torch
 from torch import nn
 
 from clew.exams.batches import Batch, mapped, rows, tensors
-from clew.exams.checks._training_forms import Form, forms, targets
+from clew.exams.checks._training_forms import Form, class_axis, forms, one_hot, targets
 from clew.exams.checks._training_quiet import quiet
 from clew.exams.lab import Lab
 
 FAR_OFF_CENTRE = 10.0
 """Squared errors of a zero output count as guessing up to so many variances of the target."""
 MOST_SMOOTHING = 0.5
+UNEVEN = 0.3
+"""Smoothing spreads the weights of the classes, which then do not sum to one; not by more than this."""
 
 
 class Known(NamedTuple):
@@ -94,12 +96,20 @@ def recognise(lab: Lab, model: nn.Module, batches: Sequence[Batch]) -> Known | s
     first = seen[0]
     if not math.isfinite(first.value):
         return f"the loss is {first.value}"
-    for number, output in enumerate(floats(first.output)):
-        for target in targets(first.batch, output):
-            for form in forms(output, target):
-                known = _matches(lab, seen, number, form)
-                if known is not None:
-                    return known
+    outputs = list(enumerate(floats(first.output)))
+    pairs = [(number, output, target) for number, output in outputs for target in targets(first.batch, output)]
+    for number, output, target in pairs:
+        for form in forms(output, target):
+            known = _matches(lab, seen, number, form)
+            if known is not None:
+                return known
+    for number, _, target in pairs:
+        try:
+            known = None if target.is_floating_point() else _weighted(lab, seen, number, target)
+        except (RuntimeError, ValueError, IndexError, TypeError):
+            continue  # the loss does not bear such an output: it is another one
+        if known is not None:
+            return known
     return "the loss is none of those whose value for a guess is known"
 
 
@@ -121,7 +131,7 @@ def _matches(lab: Lab, seen: Sequence[Answered], number: int, form: Form) -> Kno
             smoothing = _smoothing(form, others)
             if smoothing is not None:
                 return _known(seen, number, form, 1.0, smoothing)
-            return _weighted(lab, seen, number, form)
+            return None
     except (RuntimeError, ValueError, IndexError, TypeError):
         return None  # the loss or the formula does not bear an output of this kind: it is another one
 
@@ -132,8 +142,12 @@ def _mean(form: Form, held: torch.Tensor) -> tuple[float, int]:
 
 
 def _alike(value: float, other: float, like: torch.Tensor) -> bool:
-    tolerance = max(1e-4, 4 * torch.finfo(like.dtype).eps)
+    tolerance = max(1e-4, 4 * _eps(like))
     return abs(value - other) <= tolerance * max(abs(value), abs(other), 1e-6)
+
+
+def _eps(like: torch.Tensor) -> float:
+    return float(torch.finfo(like.dtype).eps)
 
 
 def _factors(count: int, examples: int) -> list[float]:
@@ -169,22 +183,53 @@ def _smoothing(form: Form, others: list[tuple[torch.Tensor, float]]) -> float | 
     return shares[-1] if alike and 1e-3 < shares[-1] <= MOST_SMOOTHING else None
 
 
-def _weighted(lab: Lab, seen: Sequence[Answered], number: int, form: Form) -> Known | None:
-    """Weights of classes and left-out padding change a cross-entropy, and not what an even guess costs."""
-    first = seen[0]
-    if form.kind != "classes" or not form.logits or lab.subject.loss is None:
+def _weighted(lab: Lab, seen: Sequence[Answered], number: int, target: torch.Tensor) -> Known | None:
+    """A cross-entropy with weights of classes, left-out padding, smoothing, or all of them.
+
+    Its gradient is A p - a: p what the output says, a the weight of every class in every row, A their sum in a row.
+    Both are read off at an even output and at one drawn at random, and must hold at another."""
+    own = floats(seen[0].output)[number]
+    true = one_hot(target, own)
+    if true is None or lab.subject.loss is None or own.numel() == 0:
         return None
-    with lab.seeded():
-        even = first.scored(lab, exchanged(first.output, number, torch.zeros_like))
-        shifted = first.scored(lab, exchanged(first.output, number, lambda held: torch.full_like(held, 3.0)))
-        mixed = first.scored(lab, exchanged(first.output, number, lambda held: held * -5 + 1))
-    own = floats(first.output)[number]
-    # A cross-entropy takes no notice of what is added to every logit, and notices everything else.
-    if not _alike(even, shifted, own) or _alike(even, mixed, own):
+    axis = class_axis(target, own)
+    classes = own.shape[axis]
+    draws = [torch.randn(own.shape, generator=lab.generator(32 + at)).to(own.device, own.dtype) for at in range(2)]
+    first = _slope(lab, seen[0], number, torch.zeros_like(own))
+    slopes = [_slope(lab, seen[0], number, draw) for draw in draws]
+    if first is None or any(slope is None for slope in slopes):
         return None
-    if not _alike(even, math.log(form.classes), own):
+    moves = [draw.double().softmax(axis) - 1 / classes for draw in draws]
+    changes = [slope - first for slope in slopes if slope is not None]
+    sums = (changes[0] * moves[0]).sum(axis, keepdim=True) / moves[0].square().sum(axis, keepdim=True)
+    size = float(changes[1].abs().max())
+    if not size or float((changes[1] - sums * moves[1]).abs().max()) > max(1e-3, 16 * _eps(own)) * size:
         return None
-    return _known(seen, number, form, 1.0)._replace(name="weighted cross-entropy")
+    weights = (sums / classes - first).clamp_min(0)
+    total = float(sums.sum())
+    form = next(form for form in forms(own, target) if form.kind == "classes")
+    factors = _factors(form.each(own).numel(), rows(seen[0].batch))
+    factor = next((held for held in factors if abs(total - held) <= UNEVEN * abs(held)), None)
+    if factor is None:
+        return None
+    least = float(torch.special.entr(weights / sums.clamp_min(1e-30)).mul(sums).sum())
+    known, more = _known(seen, number, form, factor), total / factor
+    return known._replace(
+        name="weighted cross-entropy",
+        low=known.low * more,
+        high=known.high * more,
+        guess=known.guess * more,
+        least=max(least, 0.0) if factor > 0 else least,
+    )
+
+
+def _slope(lab: Lab, answered: Answered, number: int, at: torch.Tensor) -> torch.Tensor | None:
+    """The gradient of the loss with respect to the output, there."""
+    held = at.clone().requires_grad_()
+    with torch.enable_grad(), lab.seeded():
+        loss = lab.subject.value(exchanged(answered.output, number, lambda _: held), answered.batch.target)
+        (slope,) = torch.autograd.grad(loss, [held], allow_unused=True) if loss.requires_grad else (None,)
+    return slope.double() if slope is not None else None
 
 
 # --- what follows from it

@@ -102,8 +102,9 @@ def redrawn(lab: Lab, draw: int) -> nn.Module:
     return model
 
 
-def is_trained(lab: Lab, batches: list[Batch]) -> bool:
-    """Whether the weights hold what was learned: the same entries in another order then cost clearly more."""
+def is_trained(lab: Lab, batches: list[Batch], scale: float = 0.0) -> bool:
+    """Whether the weights hold what was learned: the same entries in another order then cost clearly more, as a share
+    of what they cost or of `scale`, where that is larger."""
     own = mean_loss(lab, lab.fresh(), batches)
     other = sum(mean_loss(lab, redrawn(lab, draw), batches) for draw in range(2)) / 2
-    return math.isfinite(own) and math.isfinite(other) and other - own > LEARNED * abs(other)
+    return math.isfinite(own) and math.isfinite(other) and other - own > LEARNED * max(abs(other), scale)

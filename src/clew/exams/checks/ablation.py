@@ -6,7 +6,7 @@ time and names those that stop it.
 
 Why it matters: a part that can be left out is the cheapest suspect, and a core that fails alone clears them all.
 Cannot tell: a faulty part from a sound one that is too strong; parts that the step at hand does not hold, such as
-augmentation in the loader.
+augmentation in the loader. Schedule and clipping are tried where the subject knows them (`schedule`, `clip`).
 Silent when: the loss falls as things are, or does not fall without any of them either. Unclear where there is nothing
 to leave out.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import torch
@@ -23,7 +23,7 @@ from torch import nn
 
 from clew.exams.batches import Batch
 from clew.exams.checks._training_quiet import has_dropout, mean_loss, quiet
-from clew.exams.checks._training_runs import own_optimizer, planned_rates, trained_parameters
+from clew.exams.checks._training_runs import own_optimizer, trained_parameters
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Saw, Unclear, Value
@@ -73,15 +73,11 @@ def present(lab: Lab) -> list[str]:
     model = lab.fresh()
     optimizer = own_optimizer(lab, model)
     groups = optimizer.param_groups if optimizer is not None else []
-    scheduled = lab.subject.make_optimizer(model) if optimizer is not None else None
-    now = [float(group["lr"]) for group in scheduled.param_groups] if scheduled is not None else []
-    planned = planned_rates(lab)
     found = {
         "dropout": has_dropout(lab, model, lab.batch),
         "augmentation": bool(_augmenting(model)) or bool(model._forward_pre_hooks),
         "weight decay": any(float(group.get("weight_decay", 0)) > 0 for group in groups),
-        "schedule": len(planned) == len(now)
-        and any(a is not None and a != b for a, b in zip(planned, now, strict=True)),
+        "schedule": optimizer is not None and _schedule(lab) is not None,
         "clipping": _limit(lab) is not None,
     }
     return [name for name, there in found.items() if there]
@@ -101,6 +97,13 @@ def _limit(lab: Lab) -> float | None:
     return float(limit) if isinstance(limit, int | float) and not isinstance(limit, bool) else None
 
 
+def _schedule(lab: Lab) -> Callable[[int], float] | None:
+    """From the number of a step to the factor of the rate, where the subject knows. The rate of the captured step alone
+    tells a slow start from a schedule that ends too soon as little as a photograph would."""
+    schedule: Callable[[int], float] | None = getattr(lab.subject, "schedule", None)
+    return schedule if callable(schedule) else None
+
+
 def _fall(lab: Lab, start: float, parts: frozenset[str]) -> float:
     """By what share of itself the loss falls, with these parts in place only."""
     model = lab.fresh()
@@ -117,8 +120,12 @@ def _fall(lab: Lab, start: float, parts: frozenset[str]) -> float:
             stack.enter_context(quiet(model))
         if limit is not None:
             stack.enter_context(_clipped(optimizer, trained_parameters(model), limit))
+        rates = [float(group["lr"]) for group in optimizer.param_groups]
+        schedule = _schedule(lab) if "schedule" in parts else None
         for step in range(STEPS):
             lab.check(step / STEPS / 2)
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate * schedule(step) if schedule is not None else group["lr"]
             loss = lab.one_step(model, batches[step % len(batches)], optimizer)
             if not math.isfinite(loss):
                 return -math.inf
@@ -137,7 +144,7 @@ def _end(lab: Lab, model: nn.Module, batches: list[Batch]) -> float:
 
 
 def _optimizer(lab: Lab, model: nn.Module, parts: frozenset[str]) -> torch.optim.Optimizer:
-    made = lab.subject.make_optimizer(model) if "schedule" in parts else own_optimizer(lab, model)
+    made = own_optimizer(lab, model)
     if made is None:
         return lab.optimizer(model)
     if "weight decay" not in parts:

@@ -32,7 +32,7 @@ def examine(lab: Lab) -> Answer:
         return Unclear(known)
     value = mean_loss(lab, lab.fresh(), batches)
     over = known.over_chance(value)
-    if over < BELOW and known.factor > 0 and is_trained(lab, batches):
+    if over < BELOW and known.factor > 0 and is_trained(lab, batches, known.high):
         return Unclear(f"the loss is {value:.3g}, less than a guess, and the weights hold what was learned before")
     direction = "below" if over < BELOW else "above" if over > ABOVE else "at chance"
     found = Reading(

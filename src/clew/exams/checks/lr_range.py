@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -30,7 +31,8 @@ LOWEST, HIGHEST = 1e-7, 10.0
 BATCHES = 8
 WINDOW, SPAN = 2, 3
 TRIAL = 40
-FALL = 0.02
+FALL, OVERSHOOT = 0.02, 0.1
+ALIKE = 0.2
 TOO_LOW, TOO_HIGH = 0.005, 5.0
 
 
@@ -58,9 +60,9 @@ def examine(lab: Lab) -> Answer:
     ratio = rate / best
     figures = {"rate_over_steepest_rate": ratio, "rate": rate, "steepest_rate": best}
     if ratio <= TOO_LOW and _falls_alike(lab, rate, 10 * rate):
-        return _works(figures, "ten times the rate does not lower it clearly more")
+        return _works(figures, "ten times the rate does not lower it far more")
     if ratio > TOO_HIGH and _falls_alike(lab, rate, rate / 10):
-        return _works(figures, "a tenth of the rate does not lower it clearly more")
+        return _works(figures, "a tenth of the rate does not lower it far more")
     return Reading(**figures)
 
 
@@ -116,16 +118,19 @@ def steepest(found: Sweep) -> float | None:
     noise = max(quiet) - min(quiet)
     if min(smooth) > -max(FALL, 2 * noise):
         return None
-    lowest = smooth.index(min(smooth))
-    slopes = {at: smooth[min(at + SPAN, count - 1)] - smooth[at - SPAN] for at in range(SPAN, lowest + 1)}
+    # Only new lows count: what falls after an overshoot has been there before.
+    lows = list(accumulate(smooth, min))
+    over = next((at for at, low in enumerate(lows) if smooth[at] - low > max(OVERSHOOT, -low / 2)), count)
+    lowest = lows.index(min(lows[:over]))
+    slopes = {at: lows[min(at + SPAN, over - 1)] - lows[at - SPAN] for at in range(SPAN, lowest + 1)}
     at = min(slopes, key=lambda place: slopes[place], default=lowest)
     return found.rates[at]
 
 
 def _falls_alike(lab: Lab, rate: float, other: float) -> bool:
-    """Whether the loss falls with the rate, and at least half as far as with the other."""
+    """Whether the loss falls with the rate, and not far less than with the other."""
     own, best = (_fall(lab, tried) for tried in (rate, other))
-    return own > FALL and own >= best / 2
+    return own > FALL and own >= ALIKE * best
 
 
 def _fall(lab: Lab, rate: float) -> float:

@@ -17,16 +17,16 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 
-from clew.exams.batches import Batch
-from clew.exams.checks._training_forms import targets
+from clew.exams.batches import Batch, tensors
+from clew.exams.checks._training_forms import TWICE, one_hot, targets
 from clew.exams.checks._training_loss import Answered, Known, answer, exchanged, floats, recognise
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Saw, Unclear
 
-SURE = 30.0
+SURE = tuple(1.15**power for power in range(24, -1, -1))
+"""Logits of the right class, from about 29 to 1: smoothed labels are met best by one in between."""
 JUMPS = 0.05
 RIGHT = 0.99
 
@@ -50,6 +50,12 @@ def examine(lab: Lab) -> Answer:
                 f"With the target in the place of the output, only {agreement:.1%} of the predictions agree with it."
             )
         )
+    if all(not held.is_floating_point() and bool((held < 0).all()) for held in tensors(lab.batch.target)):
+        return (
+            Saw("no_jump", targets=0)
+            .at(lab.place())
+            .saying("No target counts, so no answer scores better than others.")
+        )
     number = known.output if isinstance(known, Known) else 0
     scored = _scores(lab, seen, number)
     if scored is None:
@@ -67,6 +73,9 @@ def examine(lab: Lab) -> Answer:
         return Saw("jumps", **figures).saying(said)
     if scored.perfect < min(scored.blind, scored.mixed) and scored.perfect < 0:
         return Saw("jumps", **figures).saying(said)
+    if isinstance(known, Known) and (known.name == TWICE or known.factor < 0):
+        kind = "takes probabilities for logits" if known.name == TWICE else "has the wrong sign"
+        return Unclear(f"the loss {kind}, and whatever it says of perfect answers comes from that")
     if isinstance(known, str):
         return Unclear(f"{known}, so that the target may not be the best output; {said[0].lower()}{said[1:]}")
     return Saw("no_jump", **figures).at(lab.place()).saying(said)
@@ -104,7 +113,7 @@ def answers(batch: Batch, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, 
             true, false = one_hot(target, output), one_hot(other, output)
             if true is not None and false is not None:
                 even = torch.full_like(output, 1.0)
-                yield SURE * true, even, SURE * false
+                yield from ((sure * true, even, sure * false) for sure in SURE)
                 classes = true.sum() / true.numel()
                 yield (true + 1e-12).log(), even * classes.log(), (false + 1e-12).log()
                 yield true, even * classes, false
@@ -121,22 +130,6 @@ def answers(batch: Batch, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, 
 
 def _logit(share: torch.Tensor) -> torch.Tensor:
     return torch.logit(share.double().clamp(1e-13, 1 - 1e-13)).to(share.dtype)
-
-
-def one_hot(target: torch.Tensor, output: torch.Tensor) -> torch.Tensor | None:
-    """1 at the class of each example, 0 elsewhere, in the shape of the output; rows that are left out are even. None
-    when the output has no axis for the classes."""
-    numbers = target.long()
-    if output.dim() == target.dim() + 1 and output.shape[0] == target.shape[0] and output.shape[2:] == target.shape[1:]:
-        classes, last = output.shape[1], False
-    elif output.dim() > 1 and output.numel() == target.numel() * output.shape[-1]:
-        classes, last = output.shape[-1], True
-    else:
-        return None
-    if classes < 2 or int(numbers.max()) >= classes:
-        return None
-    made = F.one_hot(numbers.clamp_min(0), classes).to(output.dtype)
-    return made.reshape(output.shape) if last else made.movedim(-1, 1).contiguous()
 
 
 def _agreement(lab: Lab, seen: Answered) -> float | None:

@@ -9,7 +9,7 @@ Cannot tell: a bad step size from a bad loss (see lr_range); what is lost betwee
 without a lower bound could get.
 Silent when: any of three step sizes, or LBFGS, memorises the batch, whatever the user's own optimiser does. A model
 that rebuilds its input or has several outputs may be bound by design: where four examples do not fit either, that is
-unclear, unless the loss does not move at all.
+unclear, unless the loss does not move at all. So is a loss of another kind that no output would bring lower.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from torch import nn
 
 from clew.exams.batches import Batch, is_values, rows, take, tensors
 from clew.exams.checks._network_rows import fewer
-from clew.exams.checks._training_loss import Known, recognise
-from clew.exams.checks._training_quiet import quiet
+from clew.exams.checks._training_loss import Known, answer, exchanged, floats, recognise
+from clew.exams.checks._training_quiet import quiet, repeating
 from clew.exams.checks._training_runs import trained_parameters
 from clew.exams.checks.capacity import rebuilds_input
 from clew.exams.exam import exam
-from clew.exams.lab import Lab, seed_all
+from clew.exams.lab import Lab
 from clew.records.clue import Answer, Reading, Unclear
 
 STEPS = 200
@@ -48,6 +48,8 @@ class Tried(NamedTuple):
     least: float
     rate: float
     steps: int
+    steady: bool
+    """Whether it ended at its lowest: a smaller rate would then be slower, and no better."""
 
 
 @exam("overfit_one_batch", needs=("loss",), seconds=8.0, steps=3 * STEPS)
@@ -75,6 +77,10 @@ def examine(lab: Lab) -> Answer:
                 "outputs may not get lower by design"
             )
         best = few
+    if FITS <= best.share < PARTLY and isinstance(known, str):
+        free = least_of_outputs(lab, batch)
+        if free is not None and best.least - free < FITS * (best.start - free):
+            return Unclear(f"the loss falls to {best.least:.3g}, and no output would bring it below {free:.3g}")
     return Reading(final_over_initial=best.share, **_figures(best))
 
 
@@ -92,8 +98,12 @@ def _tried(lab: Lab, batch: Batch, known: Known | str) -> Tried:
         makers.insert(0, (1.0, _lbfgs))
     guess = known.guess if isinstance(known, Known) else 0.0
     best: Tried | None = None
+    steady = False
     for rate, maker in makers:
+        if rate < RATES[0] and steady:
+            break
         held = _run(lab, batch, maker, rate, floor, guess)
+        steady = steady or (rate == RATES[0] and held.steady)
         best = held if best is None or _order(held) < _order(best) else best
         if best.share < FITS or not math.isfinite(best.start):
             return best
@@ -122,9 +132,10 @@ def _run(lab: Lab, batch: Batch, maker: Maker, rate: float, floor: float, guess:
     losses: list[float] = []
 
     def closure() -> torch.Tensor:
-        seed_all(lab.seed)
+        again()
         optimizer.zero_grad()
-        loss = lab.loss(model, batch)
+        with quiet(model):
+            loss = lab.loss(model, batch)
         losses.append(float(loss.detach()))
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
@@ -132,19 +143,21 @@ def _run(lab: Lab, batch: Batch, maker: Maker, rate: float, floor: float, guess:
 
     start = math.nan
     steps = 0
-    with lab.seeded(), quiet(model):
+    with lab.seeded():
+        again = repeating()
         for step in range(STEPS):
             lab.check(step / STEPS)
             optimizer.step(closure)  # type: ignore[arg-type]
             start = losses[0]
             steps = step + 1
-            if not math.isfinite(losses[-1]) or len(losses) > 2 * STEPS:
+            if not math.isfinite(losses[-1]) or len(losses) > STEPS:
                 break
             if share(start, losses[-1], floor, guess) < FITS / 2:
                 break
     finite = [loss for loss in losses if math.isfinite(loss)]
     least = min(finite, default=math.nan)
-    return Tried(share(start, least, floor, guess), start, least, rate, steps)
+    steady = bool(losses) and losses[-1] - least <= 0.01 * abs(start - least)
+    return Tried(share(start, least, floor, guess), start, least, rate, steps, steady)
 
 
 def share(start: float, least: float, floor: float, guess: float) -> float:
@@ -204,6 +217,33 @@ def entropy_after_beginnings(batch: Batch) -> float:
     total = sum(sum(after.values()) for after in counts.values())
     nats = sum(-count * math.log(count / sum(after.values())) for after in counts.values() for count in after.values())
     return nats / total if total else 0.0
+
+
+def least_of_outputs(lab: Lab, batch: Batch) -> float | None:
+    """How low the loss gets when the output itself is what is trained; None where it cannot be asked so."""
+    if lab.subject.loss is None:
+        return None
+    seen = answer(lab, lab.fresh(), batch)
+    held = [tensor.clone().requires_grad_() for tensor in floats(seen.output)]
+    optimizer = torch.optim.LBFGS(held, max_iter=STEPS // 2, history_size=20, line_search_fn="strong_wolfe")
+    values = [seen.value]
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        changed = seen.output
+        for number, tensor in enumerate(held):
+            changed = exchanged(changed, number, lambda _, tensor=tensor: tensor)  # type: ignore[misc]
+        again()
+        loss = lab.subject.value(changed, batch.target)
+        loss.backward()  # type: ignore[no-untyped-call]
+        values.append(float(loss.detach()))
+        return loss
+
+    with lab.seeded():
+        again = repeating()
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+    finite = [value for value in values if math.isfinite(value)]
+    return min(finite) if finite else None
 
 
 def _several(lab: Lab, batch: Batch) -> bool:

@@ -1,7 +1,8 @@
 """How large is one update compared with the weights it changes?
 
 Takes some steps of the user's own optimiser on a copy and divides the norm of each weight matrix's change by its norm.
-The figure is the median over matrices, then over steps.
+The figure is the median over matrices, then over steps. A step that changes half of the weights' norm counts by itself:
+those after it look tame against the weights it made.
 
 Why it matters: about 1e-3 is usual. Far below it nothing is learned in the time there is, far above it ten steps
 replace the weights.
@@ -23,6 +24,7 @@ from clew.exams.lab import Lab
 from clew.records.clue import Answer, Reading, Unclear
 
 STEPS = 20
+REPLACES = 0.5
 
 
 @exam("update_ratio", needs=("loss", "optimizer"), seconds=0.5, steps=STEPS)
@@ -52,7 +54,10 @@ def examine(lab: Lab) -> Answer:
             if not math.isfinite(loss) or math.isnan(medians[-1]):
                 medians.append(math.nan)
                 break
-    middle = math.nan if any(map(math.isnan, medians)) else statistics.median(medians)
+    if any(map(math.isnan, medians)):
+        middle = math.nan
+    else:
+        middle = max(medians) if max(medians) > REPLACES else statistics.median(medians)
     return Reading(
         median_update_over_weight=middle,
         first=medians[0],

@@ -61,9 +61,14 @@ def any_gradient(parameters: Iterable[torch.Tensor]) -> bool:
 
 def total_norm(parameters: Iterable[torch.Tensor]) -> float:
     """The norm of all gradients together."""
+    return norm_of(parameter.grad for parameter in parameters)
+
+
+def norm_of(tensors: Iterable[torch.Tensor | None]) -> float:
+    """The norm of all that these tensors hold together."""
     squares = []
-    for parameter in parameters:
-        held = None if parameter.grad is None else values(parameter.grad)
+    for tensor in tensors:
+        held = None if tensor is None else values(tensor)
         if held is not None:
             squares.append(torch.linalg.vector_norm(held, dtype=_wide(held)).double().cpu())
     return float(torch.linalg.vector_norm(torch.stack(squares))) if squares else 0.0

@@ -2,7 +2,9 @@
 
 Why it matters: decay that outweighs the gradient pulls the weights to zero whatever the data say.
 Cannot tell: a decay that is too strong from a gradient that has died; a penalty written into the loss.
-Silent when: the optimiser's rule for decay is not known (optimisers outside torch.optim), or there is no decay.
+Silent when: the optimiser's rule for decay is not known (optimisers outside torch.optim), there is no decay, or a step
+takes next to nothing off the weights: branches that start at zero have no gradient while the rate warms up, and any
+decay outweighs nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 DECOUPLED = ("AdamW",)
 COUPLED = ("SGD", "Adam", "Adamax", "RMSprop", "Adagrad", "Adadelta", "ASGD", "NAdam", "RAdam")
 VALUES = 4096
+FEEBLE = 1e-5
+"""The part of a weight that decay must take off in a step to have an effect: one per cent in a thousand steps."""
 
 
 class DecayAgainstGradient(Watch):
@@ -43,10 +47,10 @@ class DecayAgainstGradient(Watch):
         decays = False
         for group in event.optimizer.param_groups:
             decay = float(group.get("weight_decay") or 0.0)
-            if not decay:
+            rule = _rule(event.optimizer, group)
+            if not decay or _feeble(event.optimizer, group, rule, decay):
                 continue
             decays = True
-            rule = _rule(event.optimizer, group)
             if rule == "decoupled":
                 self._keep(event, group, decay)
             elif rule == "coupled":
@@ -104,6 +108,14 @@ def _rule(optimizer: Any, group: dict[str, Any]) -> str:
     if name in DECOUPLED or group.get("decoupled_weight_decay"):
         return "decoupled"
     return "coupled" if name in COUPLED else ""
+
+
+def _feeble(optimizer: Any, group: dict[str, Any], rule: str, decay: float) -> bool:
+    """Whether the decay itself is too small to tell. Adaptive steps have the size of the rate however small it is."""
+    if rule != "decoupled" and type(optimizer).__name__ not in ("SGD", "ASGD"):
+        return False
+    gain = 1 / max(1 - float(group.get("momentum") or 0.0), 1e-3) if rule == "coupled" else 1.0
+    return rate(group) * decay * gain < FEEBLE
 
 
 def _norm(values: torch.Tensor) -> float:

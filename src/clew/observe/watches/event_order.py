@@ -4,7 +4,8 @@ Why it matters: `.grad` is a running sum, and step uses whatever stands there. G
 cleared too soon, or not there yet make every step follow something else than the loss of its batch.
 Cannot tell: whether accumulation over several batches is meant; what optimisers outside torch.optim do.
 Silent when: gradients are cleared in any way at all (by hand, by the model, once per accumulation window), another
-optimiser's loss merely passes through (GANs, actor and critic), or backward runs in a closure inside step.
+optimiser's loss merely passes through (GANs, actor and critic), backward runs in a closure inside step, or a wrapper
+that looks like an optimiser leaves the step to the one it holds.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ class EventOrder(Watch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.turns: dict[int, Turn] = {}
+        self.stepped: set[int] = set()  # since the last backward
         self.backwards = 0
         self.recorded = False  # some pass of a model ran with gradients on
         self.backward_place: Place | None = None
@@ -90,6 +92,7 @@ class EventOrder(Watch):
 
     def before_backward(self, event: Backward) -> None:
         self.backwards += 1
+        self.stepped.clear()
         self.backward_place = event.place
         if not event.sampled:
             for turn in self.turns.values():
@@ -123,11 +126,18 @@ class EventOrder(Watch):
             numbers = [number for number, held in live if all(p.grad is None for p in held_by(held))]
         for number in numbers:
             turn = self.turn(number)
-            if turn.unused:
+            if turn.unused and not self._used_by_others(number):
                 turn.thrown += 1
                 turn.zero_place = event.place
             turn.cleared = True
             turn.unused = 0
+
+    def _used_by_others(self, number: int) -> bool:
+        """Whether another optimiser that holds the same parameters has stepped on these gradients."""
+        live = dict(self.recorder.live_optimizers())
+        own = {id(parameter) for parameter in held_by(live[number])} if number in live else set()
+        others = self.stepped.intersection(live) - {number}
+        return own <= {id(parameter) for other in others for parameter in held_by(live[other])}
 
     def before_step(self, event: OptimizerEvent) -> None:
         turn = self.turn(event.number)
@@ -139,6 +149,7 @@ class EventOrder(Watch):
             turn.known = False
 
     def after_step(self, event: OptimizerEvent) -> None:
+        self.stepped.add(event.number)
         self.turn(event.number).end()
 
     def read(self) -> Answer:

@@ -4,11 +4,14 @@ When a training loss is not finite, reads its graph in the order of execution fo
 inputs and a result that is not. When the loss is finite and gradients are not, the operation is one whose derivative is
 infinite at a value it got, such as a square root at zero.
 
+When loss and gradients are finite and the weights are not after the step, the update made it; so it did when the loss
+had grown a millionfold before.
+
 Why it matters: one bad value spreads through every later operation, and one step later to every weight.
-Cannot tell: what drove the values there. The line of an operation between two calls of modules or losses is known as
-the stretch between them. On a GPU only sampled steps are read, and with checkpointing nothing that was recomputed.
-Silent when: a scaler skips the step, or infinities are masked out and the loss stays finite. After a loss that grew a
-millionfold an overflow is the end of a divergence, and unclear.
+Cannot tell: what drove the values there. Where the lines of the user's code could not be followed (a debugger is on, or
+code is compiled) only the stretch between two calls is known. A step between samples is read on the CPU only, and a bad
+gradient there not at all. With checkpointing nothing that was recomputed is read.
+Silent when: a scaler skips the step, or infinities are masked out and the loss stays finite.
 """
 
 from __future__ import annotations
@@ -19,16 +22,31 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clew.observe.watch import Answer, Backward, Batch, FunctionCall, LossCall, ModuleCall, OptimizerEvent, Saw, Watch
+from clew.observe.watch import (
+    Answer,
+    Backward,
+    Batch,
+    FunctionCall,
+    LossCall,
+    ModuleCall,
+    OptimizerEvent,
+    Saw,
+    Watch,
+    when_sampled,
+)
 from clew.observe.watches._network_graph import first_tensor, norms, number, readable, whole_graph
-from clew.observe.watches._network_origin import Origin, armed, origin
-from clew.observe.watches._network_spans import Layout, Span
+from clew.observe.watches._network_hazards import hazard, past_casts
+from clew.observe.watches._network_lines import Lines
+from clew.observe.watches._network_origin import Origin, origin
+from clew.observe.watches._network_spans import Layout, Span, _extent
 from clew.observe.watches._training_values import held_by, skips
 from clew.records.clue import Unclear
 from clew.records.place import Place
 
 MOST = 20_000
 WALKS = 8
+STRETCHES = 6
+"""How many stretches of the script are followed line by line, each from a backward pass to the next."""
 BLOWN_UP = 1e6
 """How far a loss must have grown for an overflow to be the end of a divergence and not the fault itself."""
 
@@ -38,6 +56,13 @@ class Found(NamedTuple):
     step: int
     places: tuple[Place | None, ...]
     says: str
+
+
+class Owed(NamedTuple):
+    """An operation whose line is still to be learned, from the next graph of the same size."""
+
+    at: int  # relative to the first operation of its graph
+    size: tuple[int, int]
 
 
 class FirstNonfinite(Watch):
@@ -51,6 +76,11 @@ class FirstNonfinite(Watch):
         self.walks = (-1, 0)
         self.smallest, self.latest = math.inf, 0.0
         self.layout = Layout()
+        self.lines = Lines()
+        self.owed: Owed | None = None
+        self.new_size = True
+        self.step_place: Place | None = None
+        self.odd: dict[int, set[int]] = {}  # by optimiser: tensors that were not finite to begin with, masks mostly
         self.steep: tuple[int, Origin, tuple[Place | None, ...]] | None = None
         self.batch_tensors: list[weakref.ref[torch.Tensor]] = []
         self.batch_place: Place | None = None
@@ -61,7 +91,19 @@ class FirstNonfinite(Watch):
 
     # --- what happens where
 
+    def optimizer_made(self, event: OptimizerEvent) -> None:
+        if not event.step:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Learn the lines of the coming stretch, where there is something to learn."""
+        wanted = not self.over and (self.new_size or self.lines.stretches < 2)
+        if (wanted or self.owed is not None) and self.lines.stretches < STRETCHES + (self.owed is not None):
+            self.lines.start()
+
     def batch(self, event: Batch) -> None:
+        if not event.step:
+            self._follow()
         value = list(event.value.values()) if isinstance(event.value, dict) else event.value
         held = value if isinstance(value, list | tuple) else [value]
         self.batch_tensors = [weakref.ref(value) for value in held[:8] if isinstance(value, torch.Tensor)]
@@ -102,6 +144,9 @@ class FirstNonfinite(Watch):
         return True
 
     def before_backward(self, event: Backward) -> None:
+        self.lines.stop()
+        if self.owed is not None:
+            self._pay(event)
         if self.over:
             return
         self.losses += 1
@@ -111,9 +156,40 @@ class FirstNonfinite(Watch):
             nodes = whole_graph(event.loss.grad_fn, MOST)
             if nodes is not None:
                 self.layout.keep(nodes)
-                hazard = armed(nodes)
-                places = self.layout.around(hazard.at, event.place) if hazard is not None else ()
-                self.steep = (event.step, hazard, places) if hazard is not None else None
+                self.new_size = self.lines.keep(nodes)
+                steep = hazard(nodes)
+                self.steep = (event.step, steep, self._places(steep.at, nodes, event.place)) if steep else None
+
+    def after_backward(self, event: Backward) -> None:
+        if event.sampled or self.owed is not None:
+            self._follow()
+
+    def _places(self, at: int, nodes: list[Any], end: Place | None) -> tuple[Place | None, ...]:
+        """The line that made an operation, with the module whose call it was part of."""
+        around = self.layout.around(at, end)
+        line = self.lines.at(at, nodes)
+        if line is None:
+            base, size = _extent(nodes)
+            self.owed = Owed(at - base, size)
+            return around
+        same = [place for place in around if place is not None and place.file == line.file and place.line == line.line]
+        if same:
+            return (line._replace(module=same[0].module),)
+        within = [place for place in around if place is not None and place.end_line is None]
+        return (line, *within)
+
+    def _pay(self, event: Backward) -> None:
+        """The line that was owed, from this graph: its values are of no use any more, its shape is."""
+        if event.loss.grad_fn is None or self.owed is None:
+            return
+        nodes = whole_graph(event.loss.grad_fn, MOST)
+        base, size = _extent(nodes) if nodes is not None else (0, (0, 0))
+        if nodes is not None and size == self.owed.size:
+            line = self.lines.at(base + self.owed.at, nodes)
+            if line is not None and self.found is not None:
+                kept = tuple(place for place in self.found.places if place is not None and place.end_line is None)
+                self.found = self.found._replace(places=(line, *kept))
+            self.owed = None if line is not None else self.owed
 
     def _may_walk(self, step: int) -> bool:
         """A few graphs per step: there may be many backward passes before a step, and no step at all."""
@@ -132,8 +208,9 @@ class FirstNonfinite(Watch):
         elif first is None:
             self.lost = f"the loss was not finite at step {step}, and no operation had kept the values that show why"
         else:
+            first = past_casts(first, nodes)
             self.layout.match(nodes)
-            self._settle(first, step, self.layout.around(first.at, place))
+            self._settle(first, step, self._places(first.at, nodes, place))
 
     def _settle(self, first: Origin, step: int, places: tuple[Place | None, ...]) -> None:
         if first.outcome == "in_data":
@@ -146,10 +223,11 @@ class FirstNonfinite(Watch):
             places = (self.batch_place, *places)
         blown_up = self.latest > BLOWN_UP * max(self.smallest, 1e-3)
         if first.outcome == "in_overflow" and blown_up and "Exp" not in first.operation:
-            self.lost = (
-                f"the loss had grown to {self.latest:.3g} before it stopped being finite at step {step}: the run "
-                "diverged, and numbers too large for their type are the end of that"
+            says = (
+                f"The loss had grown to {self.latest:.3g} before it stopped being finite at step {step}: the updates "
+                "carried the weights away, and numbers too large for their type are the end of that."
             )
+            self.found = Found(Origin("in_update", first.operation, first.at), step, (self.step_place, *places), says)
             return
         words = {"in_data": "came in with the data", "in_log": "arose in a logarithm, root or power"}
         words |= {"in_division": "arose in a division", "in_overflow": "arose from numbers too large for their type"}
@@ -165,9 +243,13 @@ class FirstNonfinite(Watch):
                 "step that was not sampled (--sample every would show it)"
             )
 
+    @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
-        if self.over or not event.sampled or skips(event.optimizer):
+        self.step_place = event.place
+        if self.over or skips(event.optimizer):
             return
+        if event.number not in self.odd and len(self.odd) < 64:
+            self.odd[event.number] = {id(held) for held in held_by(event.optimizer) if not all_finite([held])}
         gradients = [parameter.grad for parameter in held_by(event.optimizer) if parameter.grad is not None]
         if all_finite(gradients):
             return
@@ -177,6 +259,25 @@ class FirstNonfinite(Watch):
             self.lost = (
                 f"gradients were not finite at step {event.step} although the loss was; what made them is not known"
             )
+
+    @when_sampled
+    def after_step(self, event: OptimizerEvent) -> None:
+        """Finite gradients went in: if the weights are not finite now, the update itself did it."""
+        self._follow()
+        if self.over or not self.losses or skips(event.optimizer):
+            return
+        odd = self.odd.get(event.number)
+        weights = [weight for weight in held_by(event.optimizer) if odd is not None and id(weight) not in odd]
+        if all_finite(weights):
+            return
+        largest = max((float(group.get("lr") or 0.0) for group in event.optimizer.param_groups), default=0.0)
+        kinds = sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})
+        says = (
+            f"Loss and gradients are finite at step {event.step}, the weights after it are not: the update itself, "
+            f"with a learning rate of {largest:g} on {', '.join(kinds)} weights, made the first."
+        )
+        operation = f"{type(event.optimizer).__name__}.step"
+        self.found = Found(Origin("in_update", operation, -1), event.step, (event.place or self.step_place,), says)
 
     def _from_derivative(self, step: int) -> None:
         if self.steep is not None:

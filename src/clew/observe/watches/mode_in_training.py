@@ -2,7 +2,8 @@
 
 Why it matters: in eval mode dropout is off and batch normalisation neither uses nor updates the statistics of the
 batch, so what is trained is another model than the one that was designed.
-Cannot tell: whether eval mode is meant; layers that read the mode in code of their own.
+Cannot tell: whether eval mode is meant; layers that read the mode in code of their own, unless they pass it on to
+dropout or batch normalisation as a function.
 Silent when: only frozen parts are in eval mode, single batch-norm layers are (the usual way to keep their statistics),
 the pass in eval mode trains another model (a generator through its discriminator), or no layer depends on the mode.
 """
@@ -11,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.watch import Answer, Judged, Mode, OptimizerEvent, Saw, Watch
+from clew.observe.watch import Answer, Forward, Judged, Mode, OptimizerEvent, Saw, Watch
+from clew.observe.watches._training_functional import Call, Functional
 from clew.observe.watches._training_layers import DROPS, mode_layers
 from clew.observe.watches._training_values import held_by
 from clew.records.clue import Unclear
@@ -44,6 +46,16 @@ class ModeInTraining(Watch):
         super().__init__(recorder)
         self.models: dict[int, Trained] = {}
         self.eval_places: dict[int, Place | None] = {}
+        self.functional = Functional(recorder)
+        self.calls: dict[int, list[Call]] = {}
+
+    def optimizer_made(self, event: OptimizerEvent) -> None:
+        del event
+        self.functional.listen()
+
+    def forward(self, event: Forward) -> None:
+        self.functional.listen()
+        self.calls[event.model] = [call for call in self.functional.taken() if call.grad]
 
     def mode(self, event: Mode) -> None:
         if not event.training and (len(self.eval_places) < 64 or id(event.module) in self.eval_places):
@@ -59,25 +71,30 @@ class ModeInTraining(Watch):
         held.forwards += 1
         optimized = [p for _, optimizer in self.recorder.live_optimizers() for p in held_by(optimizer)]
         layers = list(mode_layers(model, {id(p) for p in optimized if p.requires_grad}))
-        held.layers = len(layers)
-        if self._all_off(layers, event.training):
+        frozen = any(not parameter.requires_grad for parameter in model.parameters())
+        calls = [] if frozen else self.calls.get(event.model, [])  # which part made a call is not known
+        held.layers = len(layers) + len(calls)
+        if self._all_off(layers, event.training, calls):
             held.in_eval += 1
             held.place = event.place
-            held.name = layers[0][0]
+            held.name = layers[0][0] if layers else ""
             held.mode_place = self.eval_places.get(id(model))
             if held.mode_place is None:
                 held.mode_place = next((self.eval_places.get(id(part)) for part in model.children()), None)
 
-    def _all_off(self, layers: list[tuple[str, Any]], training: bool) -> bool:
+    def _all_off(self, layers: list[tuple[str, Any]], training: bool, calls: list[Call]) -> bool:
         """Whether all layers that matter are off; below a model in training mode batch norm alone may be on purpose."""
-        if not layers or any(layer.training for _, layer in layers):
+        if any(layer.training for _, layer in layers) or any(call.on for call in calls):
             return False
+        if not layers:
+            return bool(calls) and not training
         return not training or any(isinstance(layer, DROPS) for _, layer in layers)
 
     def before_step(self, event: OptimizerEvent) -> None:
         held = {id(parameter) for parameter in held_by(event.optimizer)} if self._waiting() else set()
         for number, trained in self.models.items():
             model = self.recorder.models[number]()
+            self.calls.pop(number, None)
             if not trained.forwards or model is None:
                 continue
             if not any(id(parameter) in held for parameter in model.parameters() if parameter.requires_grad):

@@ -2,10 +2,10 @@
 
 Why it matters: with dropout active, or batch statistics in use, the validation figures describe a noisier model than
 the one that will be used, and batch normalisation also learns from the validation data.
-Cannot tell: passes under a loader that training uses too, unless they are scored or always on the same other tensor;
-functional dropout that ignores the mode.
+Cannot tell: passes under a loader that training uses too, unless they are scored or always on the same other tensor.
 Silent when: the model belongs to no optimiser (averaged copies, targets), one batch is scored again and again (Monte
-Carlo dropout), or passes without gradient feed the training (pseudo-labels, rollouts, generated samples).
+Carlo dropout), passes without gradient feed the training (pseudo-labels, rollouts, generated samples), or a call of
+F.dropout in a model in eval mode says itself that it is to be active.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from clew.observe.watch import Answer, Backward, Batch, Forward, Judged, LossCall, OptimizerEvent, Saw, Watch
+from clew.observe.watches._training_functional import Call, Functional
 from clew.observe.watches._training_layers import mode_layers, tensors
 from clew.observe.watches._training_values import held_by, version
 from clew.records.clue import Unclear
@@ -66,6 +67,12 @@ class ModeInValidation(Watch):
         self.layered = False
         self.batches = self.rows = 0
         self.open: tuple[Passes, Input | None] | None = None  # the last pass, until it is scored
+        self.functional = Functional(recorder)
+        self.calls: dict[int, list[Call]] = {}  # by model: what its latest pass called
+
+    def optimizer_made(self, event: OptimizerEvent) -> None:
+        del event
+        self.functional.listen()
 
     def batch(self, event: Batch) -> None:
         self.batches += 1
@@ -89,6 +96,8 @@ class ModeInValidation(Watch):
                     self.trained.add(number)
 
     def forward(self, event: Forward) -> None:
+        self.functional.listen()
+        self.calls[event.model] = [call for call in self.functional.taken() if call.grad == event.grad]
         if event.grad:
             given = self._input(event)
             if given is not None and len(self.trained_on) < 512:
@@ -127,17 +136,21 @@ class ModeInValidation(Watch):
         given: Input | None,
     ) -> None:
         layers = list(mode_layers(model))
-        if not layers or len(self.passes) > 256:
+        calls = [call for call in self.calls.get(number, []) if not call.deliberate(training)]
+        if not (layers or calls) or len(self.passes) > 256:
             return
         self.layered = True
         held = self.passes.setdefault((number, loader), Passes())
-        active = [name for name, layer in layers if layer.training]
-        if not training or not active:
+        active = [name for name, layer in layers if layer.training] if training else []
+        always = next((call for call in calls if call.on), None)
+        if not active and always is None:
             held.in_eval += 1
             return
         held.in_train += 1
-        held.layer = active[0]
-        held.place = held.place or place
+        held.layer = active[0] if active else ""
+        if held.place is None:
+            # In a model in eval mode it is the call that does not ask for the mode, otherwise the pass was made in it.
+            held.place = always.place if always is not None and not training else place
         held.run += 1
         held.longest = max(held.longest, held.run)
         now = (self.batches, self.recorder.step, given if loader is None else None)

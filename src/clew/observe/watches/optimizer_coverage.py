@@ -5,7 +5,8 @@ itself around it.
 Cannot tell: a parameter left out on purpose from one forgotten; parameters that no module registers
 (registered_modules looks for those).
 Silent when: the parameters move by other means, belong to a network in eval mode of which nothing is optimised (a
-perceptual loss), only inputs are optimised, or another optimiser holds them (GANs, actor and critic).
+perceptual loss), only inputs are optimised, another optimiser holds them (GANs, actor and critic), or they stand beside
+what is optimised and not in series with it (a teacher, whatever its mode and whether or not gradients run into it).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from clew.observe.watch import Answer, Backward, OptimizerEvent, Saw, Watch
+from clew.observe.watch import Answer, Backward, OptimizerEvent, Saw, Watch, when_sampled
+from clew.observe.watches._training_series import series
 from clew.observe.watches._training_values import fingerprint, held_by
 from clew.records.clue import Unclear
 from clew.records.place import Place
@@ -37,6 +39,7 @@ class Left:
         self.print = fingerprint(parameter)
         self.looks = 0
         self.first_step = -1
+        self.joined = False  # in series with something optimised
 
 
 class OptimizerCoverage(Watch):
@@ -56,27 +59,41 @@ class OptimizerCoverage(Watch):
         if len(self.made) < 256:
             self.made[event.number] = event.place
 
-    def after_backward(self, event: Backward) -> None:
-        """Gradients are there now, whatever is cleared when; whether an optimiser holds them is settled at step."""
-        if not event.sampled:
-            return
+    @when_sampled
+    def before_backward(self, event: Backward) -> None:
+        """The graph says what the loss reaches; gradients may be left over from something else."""
         optimized = {id(p) for _, optimizer in self.recorder.live_optimizers() for p in held_by(optimizer)}
+        left: dict[int, tuple[torch.Tensor, str, int]] = {}
         for number, model in self.recorder.live_models():
-            has, training = False, model.training
+            has = False
             for name, parameter in model.named_parameters():
                 if id(parameter) in optimized:
                     has = True
-                elif parameter.requires_grad and parameter.grad is not None and len(self.left) < MOST:
-                    held = self.left.get(id(parameter))
-                    if held is None or held.held() is not parameter:
-                        self.left[id(parameter)] = Left(parameter, name, number)
+                elif parameter.requires_grad and len(left) < MOST:
+                    left.setdefault(id(parameter), (parameter, name, number))
             before = self.models.get(number, (False, False))
-            self.models[number] = (has or before[0], training or before[1])
+            self.models[number] = (has or before[0], model.training or before[1])
             self.any_model_optimised = self.any_model_optimised or has
+        if left and event.loss.grad_fn is not None:
+            self._note(event, optimized, left)
 
-    def after_step(self, event: OptimizerEvent) -> None:
-        if not event.sampled:
+    def _note(self, event: Backward, optimized: set[int], left: dict[int, tuple[torch.Tensor, str, int]]) -> None:
+        seen = series(event.loss.grad_fn, optimized, left.keys())
+        if seen is None:
             return
+        for mark in seen.reached:
+            parameter = left[mark][0]
+            held = self.left.get(mark)
+            if held is None or held.held() is not parameter:
+                if len(self.left) >= MOST:
+                    return
+                held = self.left[mark] = Left(*left[mark])
+            # Where the loss reaches nothing that is optimised, what it does reach beside it is what should have been.
+            alone = not seen.held and self.models[held.model][0]
+            held.joined = held.joined or alone or mark in seen.joined
+
+    @when_sampled
+    def after_step(self, event: OptimizerEvent) -> None:
         self.looks += 1
         optimized = {id(p) for _, optimizer in self.recorder.live_optimizers() for p in held_by(optimizer)}
         for key, held in list(self.left.items()):
@@ -104,8 +121,9 @@ class OptimizerCoverage(Watch):
             return Saw("other_model", optimisers=len(idle), parameters=len(left)).at(
                 self.made.get(idle[0]), Place(parameter=left[0].name)
             )
-        partly = [held for held in left if self.models[held.model][0]]
-        whole = [held for held in left if self.models[held.model][1]] if self.any_model_optimised else []
+        joined = [held for held in left if held.joined]
+        partly = [held for held in joined if self.models[held.model][0]]
+        whole = [held for held in joined if self.models[held.model][1]] if self.any_model_optimised else []
         missing = partly or whole
         if missing:
             place = next((self.made[number] for number in sorted(self.made) if number in self.busy), None)

@@ -1,17 +1,23 @@
 """Are the parameters identical on all ranks?
 
 Why it matters: replicas that have parted average gradients that belong to no single set of weights.
-Cannot tell: anything from one rank alone. Each rank writes a series of sums, and the ranks are compared afterwards.
-Silent when: there is one process, or parameters are sharded on purpose.
+Cannot tell: anything from one rank alone; replicas averaged now and then from parts of one model that lie on different
+ranks, where the ranks exchange tensors in ways of the script's own.
+Silent when: there is one process, parameters are sharded, or their names and shapes differ between ranks.
+
+Each rank writes sums of its parameters and gradients into its trace; `clew.observe.ranks` compares them when the run is
+over.
 """
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
+import math
+import sys
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from clew.observe.ranks import GRADIENT, PARAMETER, PLACE, REPLICATED, TALK
 from clew.observe.watch import Answer, OptimizerEvent, Watch
 from clew.observe.watches._training_values import held_by, real
 from clew.records.clue import Unclear
@@ -29,18 +35,42 @@ class RankParameters(Watch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.recorded = 0
+        self.placed: set[str] = set()
 
     def after_step(self, event: OptimizerEvent) -> None:
-        if not event.sampled or _world() < 2:
+        if not event.sampled or _world() < 2 or event.number < 0:
             return
+        names = self.recorder.parameter_names()
         parameters = list(held_by(event.optimizer))
-        for place in range(0, len(parameters), -(-len(parameters) // MOST) or 1):
-            parameter = parameters[place]
-            held = None if hasattr(parameter, "_local_tensor") else real(parameter)
-            if held is not None:
-                value = float(held.sum(dtype=torch.float64))
-                self.recorder.record("fingerprint", value, of=f"{event.number}.{place}")
-                self.recorded += 1
+        if any(_sharded(parameter) or id(parameter) not in names for parameter in parameters):
+            return
+        replicated = self._replicated()
+        if replicated is None:
+            return
+        record = self.recorder.record
+        for parameter in parameters[:: -(-len(parameters) // MOST) or 1]:
+            shape = "x".join(map(str, parameter.shape)) or "1"
+            of = f"{event.number} {names[id(parameter)]} {shape}"
+            record(PARAMETER, _sum(parameter), of=of)
+            record(GRADIENT, math.nan if parameter.grad is None else _sum(parameter.grad), of=of)
+            self.recorded += 1
+        record(REPLICATED, float(all(id(parameter) in replicated for parameter in parameters)), of=str(event.number))
+        record(TALK, _talk())
+        if event.place is not None and event.place.file and str(event.place) not in self.placed:
+            self.placed.add(str(event.place))
+            record(PLACE, 1.0, of=f"{event.number} {event.place.file}:{event.place.line}")
+
+    def _replicated(self) -> set[int] | None:
+        """The parameters that DistributedDataParallel keeps alike; None where the model is sharded."""
+        held: set[int] = set()
+        for _, model in self.recorder.live_models():
+            for module in model.modules():
+                kind = type(module).__name__
+                if kind == "FullyShardedDataParallel":
+                    return None
+                if kind == "DistributedDataParallel" and not getattr(module, "_comm_hooks", None):
+                    held.update(map(id, module.parameters()))
+        return held
 
     def read(self) -> Answer:
         if _world() < 2:
@@ -50,8 +80,27 @@ class RankParameters(Watch):
         return Unclear("one rank alone cannot tell; the sums of all ranks are compared when the run is over")
 
 
+def _sharded(parameter: Any) -> bool:
+    return hasattr(parameter, "_local_tensor") or type(parameter).__name__ == "FlatParameter"
+
+
+def _sum(tensor: torch.Tensor) -> float:
+    held = real(tensor)
+    return math.nan if held is None else float(held.sum(dtype=torch.float64))
+
+
+def _talk() -> float:
+    """How many times the ranks have exchanged tensors; NaN where torch does not say."""
+    try:
+        groups: list[Any] = list(torch.distributed.distributed_c10d._world.pg_map)
+        return float(sum(group._get_sequence_number_for_group() for group in groups))
+    except Exception:  # noqa: BLE001  # a backend without a count; nothing is concluded from NaN
+        return math.nan
+
+
 def _world() -> int:
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
+    """Ranks that have found each other: a launcher may also start processes that have nothing to do with each other."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_world_size())
-    return int(os.environ.get("WORLD_SIZE", "1") or 1)
+    return 1

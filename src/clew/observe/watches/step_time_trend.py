@@ -6,13 +6,18 @@ lengthen them, and so are the first ones, in which memory and kernels settle.
 Why it matters: work per step that grows points at something that piles up, often a graph or a list.
 Cannot tell: a growing graph from a hot processor or a busy disk; sequences that grow longer on purpose. On a GPU single
 times are those of the queue, and only their tendency counts.
-Silent when: pauses for evaluation or saving lengthen some steps, and when times wander without a steady rise.
+Silent when: pauses for evaluation or saving lengthen some steps, times wander without a steady rise, or the process
+works no longer than before and is only made to wait its turn more often by others.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
+
+if sys.platform != "win32":
+    from resource import RUSAGE_SELF, getrusage
 
 from clew.observe.watch import Answer, OptimizerEvent, Watch
 from clew.observe.watches._network_trend import Bins
@@ -35,6 +40,9 @@ class StepTimeTrend(Watch):
         self.seen = 0
         self.disturbed = True
         self.times = Bins(width=4)
+        self.worked = Bins(width=4)  # processor time of the same steps
+        self.pushed = Bins(width=4)  # how often another process took the processor away in them
+        self.used = (0.0, 0.0)
 
     def after_step(self, event: OptimizerEvent) -> None:
         if self.first is None or (event.number != self.first and self._gone(self.first)):
@@ -43,16 +51,24 @@ class StepTimeTrend(Watch):
             self.disturbed = self.disturbed or event.sampled
             return
         now = time.monotonic()
+        worked, pushed = usage()
         self.seen += 1
         if self.seen > WARM_UP and not (event.sampled or self.disturbed):
             self.times.add(now - self.last)
+            self.worked.add(worked - self.used[0])
+            self.pushed.add(pushed - self.used[1])
         self.disturbed = event.sampled  # what the watches do after this step falls into the next time
+        self.used = worked, pushed
         self.last = time.monotonic()
 
     def _gone(self, number: int) -> bool:
         """Whether that optimiser is no more: some scripts make a new one per epoch."""
         held = self.recorder.optimizers
         return number < len(held) and held[number]() is None
+
+    def _crowded(self) -> bool:
+        (worked, _, works), (pushed, _, pushes) = self.worked.tenths(), self.pushed.tenths()
+        return works < 1.2 * worked and pushes >= 1 and pushes > 2 * pushed
 
     def read(self) -> Answer:
         if self.times.count < ENOUGH:
@@ -64,5 +80,15 @@ class StepTimeTrend(Watch):
             return Unclear("the steps are too short to be timed one by one")
         if ratio >= 1.2 and steadiness < STEADY:
             return Unclear("step times wander without a steady rise, as on a machine with other work")
+        if ratio >= 1.2 and self._crowded():
+            return Unclear("the steps wait longer for a processor that other programs use, and do no more work")
         milliseconds = round(1000 * early, 3)
         return Reading(late_over_early=ratio, early_ms=milliseconds, steadiness=round(steadiness, 3))
+
+
+def usage() -> tuple[float, float]:
+    """Processor seconds of this process so far, and how often it was made to wait while it had work."""
+    if sys.platform == "win32":
+        return 0.0, 0.0
+    held = getrusage(RUSAGE_SELF)
+    return held.ru_utime + held.ru_stime, float(held.ru_nivcsw)

@@ -4,7 +4,8 @@ Why it matters: about 1e-3 is usual. Far below it nothing is learned in the time
 replace the weights.
 Cannot tell: a wrong rate from a wrong gradient; small updates are right at the end of a schedule.
 Silent when: a tensor starts as zeros, so that any update is huge against it. The rest is measured across the step
-itself, on a sample of each weight matrix.
+itself, on a sample of each weight matrix. A step that evaluates its closure many times (LBFGS) makes as many updates,
+and counts by the part of one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clew.observe.watch import Answer, OptimizerEvent, Watch
+from clew.observe.watch import Answer, Backward, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._training_values import matrices, median, real, skips
 from clew.records.clue import Reading, Unclear
 
@@ -34,6 +35,7 @@ class UpdateRatio(Watch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.before: dict[int, list[tuple[int, torch.Tensor]]] = {}
+        self.evaluated: dict[int, int] = {}  # per optimiser within its step: how often a closure ran backward
         self.steps: dict[int, int] = {}
         self.medians: dict[int, list[tuple[int, float]]] = {}  # per optimiser: its step, and the median over matrices
         self.tensors = 0
@@ -45,10 +47,17 @@ class UpdateRatio(Watch):
             return
         held = [(id(parameter), real(parameter, VALUES)) for parameter in matrices(event.optimizer)]
         self.before[event.number] = [(key, values.clone()) for key, values in held if values is not None]
+        self.evaluated[event.number] = 0
+
+    @when_sampled
+    def after_backward(self, _: Backward) -> None:
+        for number in self.evaluated:
+            self.evaluated[number] += 1
 
     def after_step(self, event: OptimizerEvent) -> None:
         taken = self.steps[event.number] = self.steps.get(event.number, 0) + 1
         before = self.before.pop(event.number, None)
+        updates = max(1, self.evaluated.pop(event.number, 0))
         if not before:
             return
         now = {id(parameter): parameter for parameter in matrices(event.optimizer)}
@@ -60,7 +69,7 @@ class UpdateRatio(Watch):
             starts_at_zero = self.from_zero.setdefault(key, size == 0) if len(self.from_zero) < MOST else False
             if new is None or new.shape != old.shape or size == 0 or starts_at_zero:
                 continue
-            ratio = float(torch.linalg.vector_norm(new - old)) / size
+            ratio = float(torch.linalg.vector_norm(new - old)) / size / updates
             ratios.append(ratio)
             if key in names:
                 self.recorder.record("update_ratio", ratio, of=names[key])

@@ -1,0 +1,1 @@
+"""Writes Roman numerals, letter by letter."""

@@ -1,0 +1,106 @@
+"""What the curves of an observed run show: the losses that were seen, and the metrics that the script printed."""
+
+import math
+
+from clew.app.logs import spread
+from clew.archive import output
+from clew.archive.files import Damage
+from clew.archive.model import Run
+from clew.case.clues import answered, unclear
+from clew.errors import ClewError
+from clew.knowledge.model import Knowledge
+from clew.observe.collect import Process
+from clew.records.clue import Clue, Reading, Unclear
+from clew.records.trace import Series
+from clew.symptoms.curves import read_curves
+from clew.symptoms.logs import read_log
+from clew.symptoms.scale import as_printed
+
+MOST_PRINTED = 8 << 20
+OFTEN = 0.2
+"""A second loss with this share of the first one's points is trained along with it, and no rare extra."""
+FUNCTION = "loss function "
+
+
+def curve_clues(knowledge: Knowledge, part: Process, held: Run) -> list[Clue]:
+    epochs = part.series[("epoch", "")].steps if ("epoch", "") in part.series else ()
+    series = losses(part)
+    main = series.get("loss")
+    told = printed(held)
+    said = {name: item for name, item in told.items() if name not in ("loss", "train_loss")}
+    if main is not None:
+        main = series["loss"] = as_printed(main, told)
+        said = spread({**said, "train_loss": main}, [], epochs)
+        del said["train_loss"]
+    series = {**said, **series}
+    classes = _only(part, "classes")
+    answers = read_curves(
+        series,
+        math.log(classes) if classes is not None and classes > 1 else None,
+        constant=_largest_share(part),
+        constant_loss=_last(part, "constant loss"),
+        epochs=epochs,
+        loss_name=_function(part),
+    )
+    clues = []
+    for name, answer in answers.items():
+        test = knowledge.tests.get(name)
+        if test is None:
+            continue
+        if isinstance(answer, Unclear):
+            clues.append(unclear(test, answer.why, "log"))
+        else:
+            outcome = "" if isinstance(answer, Reading) else answer.outcome
+            clues.append(answered(test, answer.measured, outcome, source="log"))
+    return clues
+
+
+def losses(part: Process) -> dict[str, Series]:
+    """The losses by line of backward. Where several are trained in turn, none stands for the run."""
+    main = part.series.get(("loss", ""))
+    if main is None:
+        return {}
+    others = {of: item for (name, of), item in part.series.items() if name == "loss" and of}
+    often = {of: item for of, item in others.items() if len(item.values) >= OFTEN * len(main.values)}
+    if not often:
+        return {"loss": main}
+    return {"loss at the first backward": main, **{f"loss at {of}": item for of, item in often.items()}}
+
+
+def printed(held: Run) -> dict[str, Series]:
+    """Numbers that the script itself printed, by name."""
+    text = "".join(said.text for said in output.read(held, Damage()) if said.stream == "out")[:MOST_PRINTED]
+    if not text.strip():
+        return {}
+    path = held.path("printed.txt")
+    with open(path, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)
+    try:
+        return {item.name: item for item in read_log(path).series}
+    except ClewError:
+        return {}  # no numbers among the words: nothing was printed that could be read
+
+
+def _last(part: Process, name: str) -> float | None:
+    held = part.series.get((name, ""))
+    return held.values[-1] if held and held.values else None
+
+
+def _only(part: Process, name: str) -> float | None:
+    """The value of a series that never changed."""
+    held = part.series.get((name, ""))
+    return held.values[-1] if held and len(set(held.values)) == 1 else None
+
+
+def _function(part: Process) -> str:
+    names = {name.removeprefix(FUNCTION) for name, _ in part.series if name.startswith(FUNCTION)}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _largest_share(part: Process) -> float | None:
+    """The accuracy of naming the most frequent class always."""
+    for answer in part.answers:
+        if answer["test"] == "label_counts":
+            share = answer.get("measured", {}).get("largest_class_share")
+            return float(share) if isinstance(share, int | float) else None
+    return None

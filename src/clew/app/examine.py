@@ -1,0 +1,105 @@
+"""Exams on the training step that a run left behind, made beside it in another process."""
+
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from clew.archive.model import Run
+from clew.records import exact
+from clew.records.clue import Clue
+
+OBSERVED = "observed.json"
+
+
+class Exams(NamedTuple):
+    """What the exams of a run showed. `ended` says why no more were made, `notes` what could not be replayed."""
+
+    clues: tuple[Clue, ...] = ()
+    ended: str = ""
+    seconds: float = 0.0
+    made: int = 0
+    notes: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+
+
+NONE = Exams()
+
+
+def captures(run: Run) -> list[str]:
+    return sorted(glob.glob(os.path.join(glob.escape(run.folder), "capture-*")))
+
+
+def examine(
+    run: Run, clues: Iterable[Clue], budget: float, domain: str, say: Callable[[str], None] | None, live: bool
+) -> Exams:
+    """Make exams for at most `budget` seconds. Ctrl-C ends them and keeps what was learned."""
+    with open(run.path(OBSERVED), "w", encoding="ascii") as file:
+        file.write(exact.dumps([clue.to_json() for clue in clues]))
+    words = [sys.executable, "-m", "clew.exams.worker", os.path.abspath(run.folder), repr(budget), domain]
+    errors = run.path("exams-errors.txt")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker hears it too, and ends with what it has
+    try:
+        with open(errors, "w", encoding="utf-8") as wrong:
+            worker = subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=wrong, text=True, preexec_fn=_hear_the_keyboard
+            )
+            assert worker.stdout is not None
+            found = _listen(worker.stdout, say, live)
+            status = worker.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    os.remove(run.path(OBSERVED))
+    if status:
+        with open(errors, encoding="utf-8", errors="replace") as file:
+            last = ([line.strip() for line in file if line.strip()] or [f"status {status}"])[-1]
+        return found._replace(notes=(*found.notes, f"the exams ended early: {last}"))
+    os.remove(errors)
+    return found
+
+
+def _hear_the_keyboard() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _listen(lines: Iterable[str], say: Callable[[str], None] | None, live: bool) -> Exams:
+    found = NONE
+    for line in lines:
+        try:
+            table: dict[str, Any] = exact.loads(line)
+        except ValueError:
+            continue  # something that a library printed
+        if "plan" in table and say is not None and table["plan"]:
+            names = ", ".join(name.replace("_", " ") for name, _ in table["plan"][:5])
+            more = f" and {len(table['plan']) - 5} more" if len(table["plan"]) > 5 else ""
+            say(f"exams on the captured step, about {max(table['seconds'], 1):.0f} s: {names}{more}; Ctrl-C ends them")
+        elif "clue" in table:
+            found = found._replace(clues=(*found.clues, Clue.from_json(table["clue"])))
+        elif "ended" in table:
+            found = found._replace(ended=table["ended"], seconds=table["seconds"], made=table["made"])
+            found = found._replace(notes=(*found.notes, *table["notes"]))
+        elif "skipped" in table:
+            found = found._replace(skipped=tuple((name, why) for name, why in table["skipped"]))
+        elif "notes" in table:
+            found = found._replace(notes=(*found.notes, *table["notes"]))
+        if live and "at" in table:
+            _draw(f"clew: {table['at'].replace('_', ' ')} {table['share']:4.0%}")
+    if live:
+        _draw("")
+    return found
+
+
+def _draw(text: str) -> None:
+    """One line of progress, over the last one."""
+    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.flush()
+
+
+def forget(run: Run) -> None:
+    """Drop the captured step, which can be large."""
+    for folder in captures(run):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,9 @@
+num_envs = 32
+rollout = 10
+updates = 500
+gamma = 0.95
+gae_lambda = 0.95
+learning_rate = 3e-3
+entropy_weight = 0.01
+value_weight = 0.5
+max_grad_norm = 1.0

@@ -1,0 +1,1 @@
+"""Silent bugs in source: reads files, never imports or runs them."""

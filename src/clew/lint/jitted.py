@@ -1,0 +1,108 @@
+"""Functions that jax traces, and which of their values are traced."""
+
+import ast
+from typing import Any, NamedTuple
+
+from clew.lint.index import Scope
+from clew.lint.script import Script, text
+
+TRACERS = (
+    "jax.jit",
+    "jax.grad",
+    "jax.value_and_grad",
+    "jax.vmap",
+    "jax.pmap",
+    "jax.hessian",
+    "jax.jacfwd",
+    "jax.jacrev",
+    "flax.linen.jit",
+    "jax.experimental.pjit.pjit",
+    "equinox.filter_jit",
+)
+JITS = ("jax.jit", "jax.pmap", "flax.linen.jit", "jax.experimental.pjit.pjit")
+# What is known while tracing, also of a traced array.
+STATIC = ("shape", "ndim", "dtype", "size")
+
+
+class Traced(NamedTuple):
+    """One traced function, how it is traced, and its parameters that are tracers."""
+
+    scope: Scope
+    by: str
+    params: frozenset[str]
+
+
+def traced(script: Script) -> list[Traced]:
+    """Every function of the file that jax traces, by decorator or by a call around its name."""
+    if "traced" not in script.known:
+        found: dict[Scope, Traced] = {}
+        for scope in script.module.scopes:
+            for decorator in scope.decorators():
+                by, static = tracer(script, decorator, scope)
+                if by:
+                    found[scope] = Traced(scope, by, frozenset(scope.params) - static - {scope.me})
+        for call in script.calls("jit", "grad", "value_and_grad", "vmap", "pmap"):
+            by = script.dotted(call.func)
+            if by in TRACERS and call.args:
+                for value in script.value(call.args[0]):
+                    if value.kind == "function" and value.func is not None and value.func not in found:
+                        params = frozenset(value.func.params) - statics(script, call, value.func)
+                        if value.func.module is script.module:
+                            found[value.func] = Traced(value.func, by, params - {value.func.me})
+        script.known["traced"] = list(found.values())
+    held: list[Traced] = script.known["traced"]
+    return held
+
+
+def tracer(script: Script, node: ast.expr, scope: Scope) -> tuple[str, frozenset[str]]:
+    """`@jax.jit`, `@jax.jit(...)`, `@partial(jax.jit, static_argnums=...)`."""
+    if isinstance(node, ast.Call):
+        if script.dotted(node.func) == "functools.partial" and node.args:
+            by = script.dotted(node.args[0])
+            return (by, statics(script, node, scope)) if by in TRACERS else ("", frozenset())
+        by = script.dotted(node.func)
+        return (by, statics(script, node, scope)) if by in TRACERS else ("", frozenset())
+    by = script.dotted(node)
+    return (by if by in TRACERS else "", frozenset())
+
+
+def statics(script: Script, call: ast.Call, scope: Scope) -> frozenset[str]:
+    """Parameters that are told to be static. What cannot be read makes all of them so."""
+    found: set[str] = set()
+    for word, by_name in (("static_argnums", False), ("static_argnames", True), ("static_broadcasted_argnums", False)):
+        given: Any = script.arg(call, -1, word)
+        if given is None:
+            continue
+        items = given.elts if isinstance(given, ast.Tuple | ast.List) else [given]
+        for item in items:
+            known = script.constant(item)
+            if by_name and isinstance(known, str):
+                found.add(known)
+            elif not by_name and isinstance(known, int) and -len(scope.params) <= known < len(scope.params):
+                found.add(scope.params[known])
+            else:
+                return frozenset(scope.params)
+    return frozenset(found)
+
+
+def tracing(script: Script, node: ast.AST, held: Traced) -> bool:
+    """Whether an expression depends on the value, not only the shape, of a traced parameter."""
+    up = script.module.up
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Name) or part.id not in held.params:
+            continue
+        above = up.get(part)
+        if isinstance(above, ast.Attribute) and above.attr in STATIC:
+            continue
+        if isinstance(above, ast.Call) and text(above.func) in ("len", "isinstance", "hasattr", "type", "callable"):
+            continue
+        if isinstance(above, ast.Compare) and any(
+            isinstance(op, ast.Is | ast.IsNot | ast.In | ast.NotIn) for op in above.ops
+        ):
+            continue
+        if isinstance(above, ast.Attribute) and isinstance(up.get(above), ast.Attribute):
+            continue
+        defs = held.scope.defs.get(part.id, [])
+        if len(defs) == 1:
+            return True
+    return False

@@ -1,0 +1,152 @@
+"""Calls that compute a loss, and what goes into them."""
+
+import ast
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from clew.lint.script import Script
+from clew.lint.values import Alternatives, Value
+
+# What a loss wants of its predictions, by the name of its function and of its class.
+WANTS = {
+    "cross_entropy": "logits",
+    "CrossEntropyLoss": "logits",
+    "binary_cross_entropy_with_logits": "binary logits",
+    "BCEWithLogitsLoss": "binary logits",
+    "sigmoid_focal_loss": "binary logits",
+    "MultiLabelSoftMarginLoss": "binary logits",
+    "multilabel_soft_margin_loss": "binary logits",
+    "nll_loss": "log-probabilities",
+    "NLLLoss": "log-probabilities",
+    "binary_cross_entropy": "probabilities",
+    "BCELoss": "probabilities",
+    "kl_div": "log-probabilities of kl",
+    "KLDivLoss": "log-probabilities of kl",
+    "mse_loss": "values",
+    "MSELoss": "values",
+    "l1_loss": "values",
+    "L1Loss": "values",
+    "smooth_l1_loss": "values",
+    "SmoothL1Loss": "values",
+    "huber_loss": "values",
+    "HuberLoss": "values",
+}
+CLASSES = tuple(name for name in WANTS if name[0].isupper())
+FUNCTIONS = tuple(name for name in WANTS if name[0].islower())
+PREFIXES = ("torch.nn.", "torchvision.ops.")
+
+
+class LossCall(NamedTuple):
+    """One computation of a loss. `made` is the loss object that is called, when it is one."""
+
+    node: ast.Call
+    name: str
+    wants: str
+    prediction: Any
+    target: Any
+    made: Value | None
+
+
+def loss_calls(script: Script) -> list[LossCall]:
+    """Every loss computed in the file, whether by a function of torch or by an object made anywhere in the project."""
+    if "losses" not in script.known:
+        script.known["losses"] = list(_find(script))
+    found: list[LossCall] = script.known["losses"]
+    return found
+
+
+def _find(script: Script) -> Iterator[LossCall]:
+    seen: set[ast.Call] = set()
+    for name in FUNCTIONS:
+        for call in script.calls(name):
+            if script.dotted(call.func).startswith(PREFIXES):
+                seen.add(call)
+                yield _made(script, call, name, None)
+    if not any(name in script.module.names for name in CLASSES) and not _may_receive(script):
+        return
+    for scope in script.module.scopes:
+        for call in scope.calls:
+            if call in seen or not 1 <= len(call.args) + len(call.keywords) <= 4 or not _callable(script, call.func):
+                continue
+            values = script.value(call.func)
+            if all(value.kind == "instance" for value in values):
+                names = {value.name.rsplit(".", 1)[-1] for value in values if value.name.startswith("torch.nn.")}
+                if len(names) == 1 and len(values) <= 3 and (name := names.pop()) in WANTS:
+                    yield _made(script, call, name, values[0])
+
+
+def _callable(script: Script, func: ast.expr) -> bool:
+    """Cheaply: may this be a loss object? Names and attributes that are called, and classes that are called at once."""
+    if isinstance(func, ast.Call):
+        last = func.func.attr if isinstance(func.func, ast.Attribute) else getattr(func.func, "id", "")
+        return last in WANTS or any(last in script.aliases.get(name, ()) for name in CLASSES)
+    name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+    return bool(name) and not name[0].isupper() and name in _suspects(script)
+
+
+def _suspects(script: Script) -> set[str]:
+    """Names that hold something made elsewhere: parameters, attributes, variables; never functions of the file."""
+    if "loss names" not in script.known:
+        found: set[str] = set()
+        classes = {alias for name in CLASSES for alias in (name, *script.aliases.get(name, ()))}
+        for scope in script.module.scopes:
+            for name, defs in scope.defs.items():
+                if any(_makes(made.value, classes) or made.how in ("param", "import") for made in defs):
+                    found.add(name)
+        for cls in script.module.classes:
+            found.update(cls.attrs)
+        script.known["loss names"] = {name for name in found if not name[0].isupper() and _lossy(name, script, classes)}
+    names: set[str] = script.known["loss names"]
+    return names
+
+
+def _makes(node: Any, classes: set[str]) -> bool:
+    at = node
+    while isinstance(at, ast.Call):
+        func = at.func
+        if (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")) in classes:
+            return True
+        at = func.value if isinstance(func, ast.Attribute) else None
+    return isinstance(node, ast.Tuple | ast.Dict | ast.IfExp | ast.List | ast.Subscript)
+
+
+def _lossy(name: str, script: Script, classes: set[str]) -> bool:
+    low = name.lower()
+    if any(
+        word in low for word in ("loss", "crit", "bce", "mse", "ce", "nll", "cost", "obj", "fn", "func", "l1", "xent")
+    ):
+        return True
+    scopes = script.module.scopes
+    return any(_makes(made.value, classes) for scope in scopes for made in scope.defs.get(name, ())) or any(
+        _makes(made.value, classes) for cls in script.module.classes for made in cls.attrs.get(name, ())
+    )
+
+
+def _may_receive(script: Script) -> bool:
+    """Whether a loss object may come in from another file."""
+    names = script.module.names
+    return any(
+        word in names for word in ("criterion", "loss_fn", "loss_func", "criterions", "loss_function", "loss_fct")
+    )
+
+
+def _made(script: Script, call: ast.Call, name: str, made: Value | None) -> LossCall:
+    wants = WANTS[name]
+    return LossCall(call, name, wants, script.arg(call, 0, "input"), script.arg(call, 1, "target"), made)
+
+
+def activation(script: Script, values: Alternatives) -> tuple[str, Value] | None:
+    """The activation that every alternative went through last, with one place of it."""
+    names: set[str] = set()
+    at: Value | None = None
+    for value in values:
+        name = value.name if value.kind == "made" else ""
+        if name == "log" and value.where is not None and isinstance(value.node, ast.Call):
+            inner = value.node.args[0] if value.node.args else getattr(value.node.func, "value", None)
+            below = activation(script, script.values.value(inner, value.where, None)) if inner is not None else None
+            name = {"softmax": "log_softmax", "sigmoid": "logsigmoid"}.get(below[0], "") if below else ""
+        if name not in ("softmax", "log_softmax", "sigmoid", "logsigmoid", "linear"):
+            return None
+        names.add(name)
+        at = value
+    return (names.pop(), at) if len(names) == 1 and at is not None else None

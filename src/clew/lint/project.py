@@ -1,0 +1,236 @@
+"""The files around the one being looked at: modules it imports, and who calls its functions."""
+
+import ast
+import os
+from collections import OrderedDict
+
+from clew.lint.flow import reaching
+from clew.lint.index import Def, Module, Scope, Where, index
+from clew.lint.source import Unreadable, read, read_bytes
+
+# Bytes of source whose trees are kept; a tree takes some fifty times its source.
+KEEP = 3_000_000
+MOST_NEIGHBOURS = 60
+MOST_CALLS = 12
+MOST_FILES = 6
+# Libraries are never looked for among the project's files, unless the project is that library.
+LIBRARIES = frozenset(
+    "torch numpy sklearn pandas jax transformers lightning pytorch_lightning torchvision scipy os sys math random re "
+    "json time typing collections functools itertools logging argparse pathlib dataclasses copy warnings abc enum "
+    "tensorflow keras matplotlib tqdm datasets accelerate gym gymnasium einops flax optax wandb PIL cv2".split()
+)
+
+
+class Project:
+    """Finds and keeps indexes of files. `files` are those of this run; none of them is ever imported or run."""
+
+    def __init__(self, files: list[str]) -> None:
+        self.files = [os.path.abspath(path) for path in files if path.endswith(".py")]
+        self.kept: OrderedDict[str, Module | None] = OrderedDict()
+        self.sizes: dict[str, int] = {}
+        self.listings: dict[str, frozenset[str]] = {}
+        self.texts: dict[str, bytes] = {}
+        self.roots: dict[str, tuple[str, str]] = {}
+        self.neighbours: dict[str, list[str]] = {}
+        self.asked: dict[Scope, list[tuple[ast.Call, Where]]] = {}
+        self.touched: set[str] = set()
+        self.searched = False
+
+    def start(self, path: str, size: int) -> Module | None:
+        """Look at the file at `path` next, which may have been read for another one: forget what was learned for the
+        one before, and let go of the trees that were not needed for longest."""
+        self.asked = {}
+        self.touched = set()
+        self.searched = False
+        if len(self.texts) > 4 * MOST_NEIGHBOURS:
+            self.texts = {}
+        path = os.path.abspath(path)
+        known = self.kept.get(path)
+        self.sizes[path] = size
+        held = sum(self.sizes[other] for other in self.kept)
+        while held > KEEP and self.kept:
+            oldest, module = self.kept.popitem(last=False)
+            held -= self.sizes[oldest]
+            if module is not None and module is not known:
+                module.forget()
+        return known
+
+    def keep(self, path: str, module: Module | None, size: int) -> None:
+        path = os.path.abspath(path)
+        self.kept[path] = module
+        self.sizes[path] = size
+
+    def listing(self, folder: str) -> frozenset[str]:
+        if folder not in self.listings:
+            try:
+                self.listings[folder] = frozenset(os.listdir(folder))
+            except OSError:
+                self.listings[folder] = frozenset()
+        return self.listings[folder]
+
+    def root(self, path: str) -> tuple[str, str]:
+        """The folder that imports start from, and the file's dotted name below it."""
+        path = os.path.abspath(path)
+        if path not in self.roots:
+            folder, file = os.path.split(path)
+            parts = [] if file == "__init__.py" else [os.path.splitext(file)[0]]
+            while "__init__.py" in self.listing(folder) and os.path.dirname(folder) != folder:
+                folder, name = os.path.split(folder)
+                parts.insert(0, name)
+            self.roots[path] = (folder, ".".join(parts))
+        return self.roots[path]
+
+    def load(self, path: str) -> Module | None:
+        """The index of another file, or None when it cannot be read."""
+        self.touched.add(path)
+        if path in self.kept:
+            self.kept.move_to_end(path)
+            return self.kept[path]
+        size = 0
+        made: Module | None = None
+        try:
+            data = read_bytes(path)
+            size = len(data)
+            made = index(path, self.root(path)[1], read(path, data).tree, path.endswith("__init__.py"))
+        except (Unreadable, RecursionError):
+            pass
+        self.keep(path, made, size)
+        return made
+
+    def member(self, dotted: str, module: Module) -> Module | list[Def] | None:
+        """What `dotted` is when a file of the project defines it: a module, or the definitions of a name in one."""
+        parts = dotted.split(".")
+        root, own = self.root(module.path)
+        if parts[0] in LIBRARIES and own.split(".")[0] != parts[0]:
+            return None
+        here = os.path.dirname(os.path.abspath(module.path))
+        above = os.path.dirname(root)
+        for base in dict.fromkeys((root, here, above, os.path.dirname(above))):
+            found = self.below(base, parts)
+            if found is not None:
+                path, rest = found
+                return self.inside(path, rest, module)
+        return None
+
+    def below(self, base: str, parts: list[str]) -> tuple[str, list[str]] | None:
+        """The file that the longest part of a dotted name stands for, and what remains of the name."""
+        folder = base
+        found: tuple[str, list[str]] | None = None
+        for at, part in enumerate(parts):
+            names = self.listing(folder)
+            if f"{part}.py" in names:
+                return os.path.join(folder, f"{part}.py"), parts[at + 1 :]
+            if part not in names:
+                break
+            folder = os.path.join(folder, part)
+            if "__init__.py" in self.listing(folder):
+                found = os.path.join(folder, "__init__.py"), parts[at + 1 :]
+        return found
+
+    def inside(self, path: str, rest: list[str], asking: Module) -> Module | list[Def] | None:
+        module = self.load(path)
+        if module is None or not rest:
+            return module
+        if len(rest) > 1 or module is asking:
+            return None
+        defs = module.main.defs.get(rest[0])
+        return reaching(defs, Where(module.main.body, 1 << 60)) if defs else None
+
+    # callers
+
+    def callers(self, func: Scope) -> list[tuple[ast.Call, Where]]:
+        """Calls of a function, or of the class whose `__init__` it is, in its own file and in those around it."""
+        if func not in self.asked:
+            self.asked[func] = []  # a function that calls itself asks while being asked
+            self.asked[func] = self.found(func)
+        return self.asked[func]
+
+    def found(self, func: Scope) -> list[tuple[ast.Call, Where]]:
+        module = func.module
+        if func.kind == "lambda" or func.name in ("forward", "__call__"):
+            return []
+        name = func.cls.name if func.cls is not None and func.name == "__init__" else func.name
+        method = func.cls is not None and func.name != "__init__"
+        calls = [
+            call
+            for call in module.calls.get(name, [])
+            if isinstance(call.func, ast.Attribute) == method and not within(call, func, module)
+        ]
+        if method and sum(func.name in cls.methods for cls in module.classes) > 1:
+            calls = [call for call in calls if own(call, func, module)]
+        found = [(call, module.where(call)) for call in calls]
+        top = func.parent is module.main or (func.name == "__init__" and func.cls is not None)
+        if top and not found and not method:
+            found = self.elsewhere(module, name)
+        return found if len(found) <= MOST_CALLS else []
+
+    def elsewhere(self, module: Module, name: str) -> list[tuple[ast.Call, Where]]:
+        self.searched = True
+        words = name.encode(), module.name.rsplit(".", 1)[-1].encode()
+        found: list[tuple[ast.Call, Where]] = []
+        seen = 0
+        for path in self.around(module.path):
+            text = self.texts.get(path)
+            if text is None:
+                try:
+                    text = self.texts[path] = read_bytes(path)
+                except Unreadable:
+                    text = self.texts[path] = b""
+            if not all(word in text for word in words):
+                continue
+            seen += 1
+            other = self.load(path) if seen <= MOST_FILES else None
+            if other is not None and other is not module:
+                found += calls_of(other, module.name.rsplit(".", 1)[-1], name)
+        return found
+
+    def around(self, path: str) -> list[str]:
+        """The files of this run that may well import `path`: those below the same root, or only those beside it when
+        there are too many."""
+        path = os.path.abspath(path)
+        folder = os.path.dirname(path)
+        if folder not in self.neighbours:
+            root, _ = self.root(path)
+            near = [other for other in self.files if other.startswith(root + os.sep)]
+            if len(near) > MOST_NEIGHBOURS:
+                near = [other for other in near if os.path.dirname(other) == folder]
+            self.neighbours[folder] = near if len(near) <= MOST_NEIGHBOURS else []
+        return [other for other in self.neighbours[folder] if other != path]
+
+
+def within(call: ast.Call, func: Scope, module: Module) -> bool:
+    scope: Scope | None = module.where(call).block.scope
+    while scope is not None:
+        if scope is func:
+            return True
+        scope = scope.parent
+    return False
+
+
+def own(call: ast.Call, func: Scope, module: Module) -> bool:
+    """Whether a method is called on `self` by its own class."""
+    base = call.func.value if isinstance(call.func, ast.Attribute) else None
+    scope: Scope | None = module.where(call).block.scope
+    while scope is not None and scope.cls is None:
+        scope = scope.parent
+    return isinstance(base, ast.Name) and scope is not None and scope.cls is func.cls and base.id == scope.me
+
+
+def calls_of(other: Module, module: str, name: str) -> list[tuple[ast.Call, Where]]:
+    """Calls in `other` of what it imports as `name` from `module`."""
+    found = []
+    for local, defs in other.main.defs.items():
+        for made in defs:
+            if made.how != "import":
+                continue
+            if made.value.endswith(f"{module}.{name}"):
+                found += [call for call in other.calls.get(local, []) if isinstance(call.func, ast.Name)]
+            elif made.value == module or made.value.endswith(f".{module}"):
+                found += [
+                    call
+                    for call in other.calls.get(name, [])
+                    if isinstance(call.func, ast.Attribute)
+                    and isinstance(call.func.value, ast.Name)
+                    and call.func.value.id == local
+                ]
+    return [(call, other.where(call)) for call in found]

@@ -1,0 +1,72 @@
+"""The optimiser is made to climb a loss that should fall.
+
+What it sees: `backward` on the negative of a cross-entropy, squared error or another loss of torch, or an optimiser
+with maximize=True whose loop descends such a loss.
+Why it matters: the model is trained to be wrong. With a bounded metric the curve looks like a model that does not
+learn.
+Silent when: names around it speak of attacks, adversaries, ascent, unlearning or reversal, or the loss is weighed
+against others.
+Fix: drop the minus, or the flag.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from clew.lint.flow import reaching
+from clew.lint.gradient import ends
+from clew.lint.index import Where
+from clew.lint.losses import loss_calls
+from clew.lint.model import Fix
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+
+MEANT = re.compile(
+    r"advers|attack|ascent|unlearn|forget|revers|maximi|perturb|fgsm|pgd|gan|discrim|generat|confus|critic|deep_?dream",
+    re.I,
+)
+
+
+@rule("CLW107", "loss-negated", "loss.wrong_sign", "likely", "backward manual_backward training_step")
+def check(script: Script) -> Iterator[Hit]:
+    losses = {loss.node for loss in loss_calls(script)}
+    if not losses or MEANT.search(script.module.path.rsplit("/", 1)[-1]):
+        return
+    for end in ends(script):
+        if MEANT.search(names_around(script, end.node)):
+            continue
+        minus = negative(end.node, end.where, losses)
+        if minus is not None:
+            fix = Fix("drop the minus", False, (script.replace(minus, script.source(minus.operand)),))
+            yield Hit(minus, "the optimiser descends what it is given: with this minus it climbs the loss.", fix=fix)
+    for call, _ in script.calls_to("torch.optim.", *(name for name in script.module.calls if name[:1].isupper())):
+        given = script.arg(call, -1, "maximize")
+        if given is not None and script.constant(given) is True and not MEANT.search(names_around(script, call)):
+            yield Hit(given, "maximize=True makes the optimiser climb, and the loss of this file is one to descend.")
+
+
+def names_around(script: Script, node: ast.AST) -> str:
+    scope = script.scope(node)
+    cls = script.class_of(scope)
+    return f"{scope.name} {cls.name if cls else ''} {' '.join(scope.defs)}"
+
+
+def negative(node: ast.AST, where: Where, losses: set[ast.Call]) -> ast.UnaryOp | None:
+    """The minus before a loss, when that is all that goes into `backward`."""
+    for _ in range(4):
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return node if is_loss(node.operand, where, losses) else None
+        if not isinstance(node, ast.Name) or node.id not in where.block.scope.defs:
+            return None
+        found = reaching(where.block.scope.defs[node.id], where)
+        if len(found) != 1 or found[0].how != "=" or found[0].path:
+            return None
+        node, where = found[0].value, found[0].where
+    return None
+
+
+def is_loss(node: ast.AST, where: Where, losses: set[ast.Call]) -> bool:
+    if isinstance(node, ast.Name) and node.id in where.block.scope.defs:
+        found = reaching(where.block.scope.defs[node.id], where)
+        return len(found) == 1 and found[0].value in losses
+    return node in losses

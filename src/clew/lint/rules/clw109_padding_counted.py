@@ -1,0 +1,103 @@
+"""Padding is counted in the loss.
+
+What it sees: labels copied from input ids that a tokenizer has just padded, with nothing set to -100; sequences
+padded by pad_sequence whose flattened outputs go into a cross-entropy without ignore_index and without a mask.
+Why it matters: the model is rewarded for predicting padding, which is easy and plentiful. The loss looks low, short
+texts weigh as much as long ones, and where the padding token is also the end token the model never learns to stop.
+Silent when: -100, ignore_index, a mask, or a collator that masks labels stands in the same file.
+Fix: set the labels of padded positions to -100, or give ignore_index.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.index import Scope
+from clew.lint.losses import loss_calls
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+
+MASKING = (
+    "DataCollatorForLanguageModeling",
+    "DataCollatorForSeq2Seq",
+    "ignore_index",
+    "masked_fill",
+    "masked_fill_",
+    "loss_mask",
+)
+
+
+@rule("CLW109", "padding-counted", "loss.padding_counted", "likely", "padding pad_sequence")
+def check(script: Script) -> Iterator[Hit]:
+    if script.mentions(*MASKING) or "-100" in script.text:
+        return
+    yield from copied_labels(script)
+    yield from padded_sequences(script)
+
+
+def copied_labels(script: Script) -> Iterator[Hit]:
+    for target, value, where in script.module.subscript_sets:
+        if script.constant(target.slice) == "labels" and is_ids(value) and pads(script, where.block.scope):
+            yield Hit(
+                script.statement(target),
+                "the labels are the padded input ids: padding is learned and counted in the loss.",
+            )
+    for node in script.module.nodes.get(ast.Dict, []):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if (
+                isinstance(key, ast.Constant)
+                and key.value == "labels"
+                and is_ids(value)
+                and pads(script, script.scope(node))
+            ):
+                yield Hit(value, "the labels are the padded input ids: padding is learned and counted in the loss.")
+    for scope in script.module.scopes:
+        for call in scope.calls:
+            given = script.arg(call, -1, "labels")
+            if given is not None and is_ids(given) and pads(script, scope):
+                yield Hit(given, "the labels are the padded input ids: padding is learned and counted in the loss.")
+
+
+def is_ids(node: object) -> bool:
+    """`batch["input_ids"]`, `batch.input_ids`, or a copy of them."""
+    while (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("clone", "copy", "to")
+    ):
+        node = node.func.value
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.slice, ast.Constant) and node.slice.value == "input_ids"
+    return isinstance(node, ast.Attribute) and node.attr == "input_ids"
+
+
+def pads(script: Script, scope: Scope) -> bool:
+    """Whether a tokenizer pads in this function."""
+    for call in scope.calls:
+        given = script.arg(call, -1, "padding")
+        if (
+            given is not None
+            and "token" in text(call.func).lower()
+            and script.constant(given, True) not in (False, "do_not_pad")
+        ):
+            return True
+    return False
+
+
+def padded_sequences(script: Script) -> Iterator[Hit]:
+    if not any(script.calls_to("torch.nn.utils.rnn.", "pad_sequence")) or any(
+        "mask" in name.lower() for name in script.module.names
+    ):
+        return
+    for loss in loss_calls(script):
+        if loss.wants == "logits" and flattened(loss.prediction) and flattened(loss.target):
+            yield Hit(
+                loss.node, "sequences are padded, and the loss counts the padded positions: it has no ignore_index."
+            )
+
+
+def flattened(node: object) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("view", "reshape", "flatten")
+    )

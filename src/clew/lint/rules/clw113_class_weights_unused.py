@@ -1,0 +1,91 @@
+"""Class weights are computed and never reach the loss.
+
+What it sees: a variable named like class weights, or a result of compute_class_weight, that nothing reads; a data set
+made with strongly unequal classes whose model is judged by plain accuracy.
+Why it matters: someone saw that the classes are unequal and prepared the remedy. Without it the model learns to
+predict the common class, and accuracy hides that.
+Silent when: the variable is read anywhere, or returned.
+Fix: pass it: CrossEntropyLoss(weight=...), pos_weight=..., class_weight=... or a sampler.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from clew.lint.index import Def, Scope
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+
+WEIGHTS = re.compile(r"^(class|cls|label|pos|sample)_?weights?$", re.I)
+
+
+@rule(
+    "CLW113",
+    "class-weights-unused",
+    "data.class_imbalance",
+    "likely",
+    "class_weights class_weight pos_weight pos_weights compute_class_weight weights cls_weights sample_weights",
+)
+def check(script: Script) -> Iterator[Hit]:
+    for scope in script.module.scopes:
+        if scope.kind not in ("function", "module"):
+            continue
+        for name, defs in scope.defs.items():
+            made = defs[-1]
+            if (
+                made.how == "="
+                and not made.path
+                and isinstance(made.value, ast.Call | ast.BinOp)
+                and (WEIGHTS.match(name) or from_sklearn(script, made))
+                and not read(script, name, scope)
+            ):
+                yield Hit(made.node, f"{name} is computed and nothing reads it: the loss treats all classes alike.")
+    for call, _ in script.calls_to("sklearn.datasets.", "make_classification"):
+        shares = script.arg(call, -1, "weights")
+        if (
+            isinstance(shares, ast.List | ast.Tuple)
+            and any(rare(script, item) for item in shares.elts)
+            and not aware(script)
+        ):
+            yield Hit(
+                shares, "one class is rare, and nothing in this file weighs, resamples or judges by class.", "look"
+            )
+
+
+def from_sklearn(script: Script, made: Def) -> bool:
+    return isinstance(made.value, ast.Call) and script.dotted(made.value.func).endswith(".compute_class_weight")
+
+
+def read(script: Script, name: str, scope: Scope) -> bool:
+    """Whether any expression of the file reads the name. At the top of a file other files may."""
+    if scope.kind == "module" and scope.module.path.endswith(("config.py", "constants.py")):
+        return True
+    return any(
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in script.module.up
+    ) or any(name in inner.outside for inner in script.module.scopes)
+
+
+def rare(script: Script, node: ast.AST) -> bool:
+    share = script.constant(node)
+    return isinstance(share, int | float) and (0 < share <= 0.1 or share >= 0.9)
+
+
+def aware(script: Script) -> bool:
+    return any(
+        word in name.lower()
+        for name in script.module.names
+        for word in (
+            "class_weight",
+            "f1",
+            "recall",
+            "precision",
+            "auc",
+            "smote",
+            "balanced",
+            "stratif",
+            "sample_weight",
+            "report",
+            "confusion",
+            "pos_weight",
+        )
+    )

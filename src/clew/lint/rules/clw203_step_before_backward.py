@@ -1,0 +1,39 @@
+"""The optimiser steps before there are gradients.
+
+What it sees: in one turn of a training loop, or in one training function, zero_grad, then step, then backward.
+Why it matters: the gradients were cleared in the same turn, so the step moves nothing, and what backward computes is
+cleared before anything uses it.
+Silent when: zero_grad comes after the step: then the step uses the gradients of the turn before.
+Fix: step after backward.
+"""
+
+from collections.abc import Iterator
+
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+from clew.lint.training import Event, alike, here, training
+
+
+@rule("CLW203", "step-before-backward", "train.step_missing", "certain", "backward manual_backward")
+def check(script: Script) -> Iterator[Hit]:
+    program = training(script)
+    for loop in program.training():
+        yield from order(script, loop.events)
+    for scope in script.module.scopes:
+        if scope.kind == "function" and not scope.loops:
+            yield from order(script, program.events(scope))
+
+
+def order(script: Script, events: list[Event]) -> Iterator[Hit]:
+    backward = [event for event in events if event.kind == "backward"]
+    steps = [event for event in events if event.kind in ("step", "scaler_step")]
+    zeros = [event for event in events if event.kind == "zero"]
+    if len(backward) != 1 or len(steps) != 1 or not zeros:
+        return
+    if (
+        alike(steps[0], backward[0])
+        and zeros[0].order < steps[0].order < backward[0].order
+        and zeros[0].who == steps[0].who
+        and not any(steps[0].order < zero.order for zero in zeros)
+    ):
+        yield Hit(here(script, steps[0]), "steps before backward: the gradients were cleared and are not computed yet.")

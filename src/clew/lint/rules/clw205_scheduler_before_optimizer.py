@@ -1,0 +1,29 @@
+"""The scheduler steps before the optimiser.
+
+What it sees: in one turn of a loop, the scheduler's step comes first and the optimiser's step after it, in place or
+in a helper.
+Why it matters: the first value of the schedule is skipped, and a warm-up that begins at zero or a milestone comes one
+turn early. PyTorch warns once and goes on.
+Silent when: the optimiser has stepped earlier in the same turn, or the scheduler is asked for an explicit epoch.
+Fix: step the scheduler after the optimiser, at the end of the turn.
+"""
+
+from collections.abc import Iterator
+
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+from clew.lint.training import here, training, within
+
+
+@rule("CLW205", "scheduler-before-optimizer", "train.scheduler_cadence", "likely", "backward manual_backward")
+def check(script: Script) -> Iterator[Hit]:
+    for loop in training(script).loops():
+        if not loop.has("backward"):
+            continue
+        steps = loop.of("step", "scaler_step", "maybe_step")
+        plans = [event for event in loop.of("schedule") if event.block is loop.block and within(loop, event)]
+        if steps and plans and not plans[0].node.args and all(plans[0].order < step.order for step in steps):
+            yield Hit(
+                here(script, plans[0]),
+                "steps before the optimiser in each turn, so the first value of the schedule is skipped.",
+            )

@@ -1,0 +1,105 @@
+"""A schedule made for epochs is stepped per batch, or the reverse.
+
+What it sees: StepLR, MultiStepLR, ExponentialLR, ReduceLROnPlateau, or a cosine over the number of epochs, stepped in
+the loop over batches inside a loop over epochs; OneCycleLR or a schedule over all steps, stepped once per epoch.
+Why it matters: the rate decays to nothing within the first epoch, or a warm-up that should last a few hundred steps
+lasts the whole training.
+Silent when: the numbers of the schedule may well count batches, or the loops are not told apart.
+Fix: move the call into the loop that the schedule counts.
+"""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+from clew.lint.training import Event, Loop, here, training, within
+
+EPOCHS = 1000  # milestones beyond this count batches
+
+
+@rule("CLW206", "scheduler-cadence", "train.scheduler_cadence", "likely", "backward manual_backward")
+def check(script: Script) -> Iterator[Hit]:
+    for loop in training(script).training():
+        outer = loop.block.parent.loops() if loop.block.parent is not None else []
+        if over_batches(loop) and (outer or called_in_loop(script, loop)):
+            for event in loop.of("schedule"):
+                if within(loop, event) and counts_epochs(script, event):
+                    yield Hit(
+                        here(script, event), f"{kind(event)} counts epochs here, but is stepped after every batch."
+                    )
+        for event in training(script).events(loop.block.scope):
+            if event.kind == "schedule" and outer and event.block is outer[0] and counts_batches(script, event):
+                yield Hit(here(script, event), f"{kind(event)} counts batches here, but is stepped once per epoch.")
+
+
+def kind(event: Event) -> str:
+    return event.value.name.rsplit(".", 1)[-1] if event.value is not None else "the schedule"
+
+
+def over_batches(loop: Loop) -> bool:
+    """A loop over a loader, as far as its names tell."""
+    node = loop.block.node
+    if not isinstance(node, ast.For):
+        return False
+    said = ast.unparse(node.iter).lower()
+    return "range(" not in said or "len(" in said or "steps" in said or "batch" in said
+
+
+def called_in_loop(script: Script, loop: Loop) -> bool:
+    """Whether the function that holds the loop is itself called in one."""
+    scope = loop.block.scope
+    return any(where.block.loops() for _, where in script.project.callers(scope)) if scope.kind == "function" else False
+
+
+def counts_epochs(script: Script, event: Event) -> bool:
+    value = event.value
+    if value is None or value.kind != "instance" or not value.name.startswith("torch.optim.lr_scheduler."):
+        return False
+    call, name = value.node, value.name.rsplit(".", 1)[-1]
+    if name == "ReduceLROnPlateau":
+        return True
+    if name == "ExponentialLR":
+        gamma = script.constant(script.arg(call, 1, "gamma"))
+        return isinstance(gamma, int | float) and gamma <= 0.99
+    if name == "StepLR":
+        return few(script, script.arg(call, 1, "step_size"))
+    if name == "MultiStepLR":
+        given = script.arg(call, 1, "milestones")
+        return (
+            isinstance(given, ast.List | ast.Tuple)
+            and bool(given.elts)
+            and all(few(script, item) for item in given.elts)
+        )
+    if name == "CosineAnnealingLR":
+        return named_epochs(script.arg(call, 1, "T_max"))
+    return False
+
+
+def few(script: Script, node: Any) -> bool:
+    number = script.constant(node)
+    return isinstance(number, int) and number < EPOCHS
+
+
+def named_epochs(node: Any) -> bool:
+    """`epochs`, `args.num_epochs`; not `epochs * len(loader)`."""
+    return "epoch" in text(node).lower() and "step" not in text(node).lower()
+
+
+def counts_batches(script: Script, event: Event) -> bool:
+    value = event.value
+    if value is None or value.node is None:
+        return False
+    name = value.name.rsplit(".", 1)[-1]
+    if name == "OneCycleLR":
+        return script.arg(value.node, -1, "steps_per_epoch") is not None or per_batch(
+            script.arg(value.node, -1, "total_steps")
+        )
+    if name.startswith("get_") and name.endswith("warmup"):
+        return per_batch(script.arg(value.node, 2, "num_training_steps"))
+    return False
+
+
+def per_batch(node: Any) -> bool:
+    return node is not None and "len(" in ast.unparse(node)

@@ -1,0 +1,45 @@
+"""Gradients are clipped when there is nothing to clip, or too late.
+
+What it sees: in a loop with one backward and one step, clipping before backward or after the step.
+Why it matters: before backward it clips what is left from the turn before, or nothing; after the step it changes
+gradients that have been used. Either way the step is not clipped, and the first bad batch throws the model far off.
+Silent when: the loop has several losses or optimisers, or clips in the right place too.
+Fix: clip between backward and step.
+"""
+
+from collections.abc import Iterator
+
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+from clew.lint.training import Event, alike, here, training
+
+
+@rule(
+    "CLW207",
+    "clip-misplaced",
+    "train.clip_misplaced",
+    "certain",
+    "clip_grad_norm_ clip_grad_value_ clip_grad_norm clip_gradients",
+)
+def check(script: Script) -> Iterator[Hit]:
+    program = training(script)
+    for loop in program.training():
+        yield from order(script, loop.events)
+    for scope in script.module.scopes:
+        if scope.kind == "function" and not scope.loops:
+            yield from order(script, program.events(scope))
+
+
+def order(script: Script, events: list[Event]) -> Iterator[Hit]:
+    backward = [event for event in events if event.kind == "backward"]
+    steps = [event for event in events if event.kind in ("step", "scaler_step")]
+    clips = [event for event in events if event.kind == "clip"]
+    if len(backward) != 1 or len(steps) != 1 or len(clips) != 1:
+        return
+    clip = clips[0]
+    if not (alike(clip, backward[0]) and alike(clip, steps[0])) or backward[0].order > steps[0].order:
+        return
+    if clip.order < backward[0].order:
+        yield Hit(here(script, clip), "clips before backward: the gradients of this batch do not exist yet.")
+    elif clip.order > steps[0].order:
+        yield Hit(here(script, clip), "clips after the step: the gradients have been used already.")

@@ -1,0 +1,96 @@
+"""Gradients of several batches are added up without dividing the loss.
+
+What it sees: a training loop that steps and clears only every so many batches, while the loss goes into backward
+undivided.
+Why it matters: the step follows the sum, so it is larger by the number of accumulated batches. What looks like a
+larger batch at the same rate is a larger rate.
+Silent when: the loss is divided or multiplied anywhere, summed on purpose, or a library does the accumulating.
+Fix: divide the loss by the number of accumulated batches.
+"""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from clew.lint.flow import reaching
+from clew.lint.index import Block, Where
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+from clew.lint.training import Event, Loop, here, training
+
+
+@rule("CLW210", "accumulation-unscaled", "train.grad_accum_unscaled", "likely", "backward")
+def check(script: Script) -> Iterator[Hit]:
+    for loop in training(script).training():
+        gate = accumulates(loop)
+        if gate is None:
+            continue
+        for event in loop.of("backward"):
+            if event.block is loop.block and not event.through and undivided(script, event):
+                yield Hit(
+                    here(script, event),
+                    f"every {period(gate)} batches add up to one step, and the loss is not divided by that number.",
+                )
+
+
+def accumulates(loop: Loop) -> ast.If | None:
+    """The condition `i % n == 0` under which the loop both steps and clears, while backward runs every time."""
+    steps, zeros = loop.of("step", "scaler_step"), loop.of("zero")
+    if not steps or not zeros or any(event.block is loop.block for event in zeros):
+        return None
+    gates = {gate(event.block, loop.block) for event in (*steps, *zeros)}
+    found = gates.pop() if len(gates) == 1 else None
+    return found if found is not None and modulo(found.test) is not None else None
+
+
+def gate(block: Block, loop: Block) -> ast.If | None:
+    for at in block.chain():
+        if at is loop:
+            return None
+        if at.kind == "if" and isinstance(at.node, ast.If) and modulo(at.node.test) is not None:
+            return at.node
+    return None
+
+
+def modulo(test: ast.AST) -> ast.BinOp | None:
+    return next((node for node in ast.walk(test) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)), None)
+
+
+def period(gate: ast.If) -> str:
+    found = modulo(gate.test)
+    return ast.unparse(found.right) if found is not None else "few"
+
+
+def undivided(script: Script, event: Event) -> bool:
+    func = event.node.func
+    base = func.value
+    if event.node.args or script.mentions("accelerator", "fabric", "deepspeed", "accelerate"):
+        return False
+    return not scaled(base, script.where(event.node), 5)
+
+
+def scaled(node: Any, where: Where, deep: int) -> bool:
+    """Whether a loss is divided, multiplied, or comes out of something that may have done so."""
+    if deep == 0:
+        return True
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.Div | ast.Mult):
+            return True
+        return all(scaled(side, where, deep - 1) for side in (node.left, node.right))
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "scale" and node.args:
+            return scaled(node.args[0], where, deep - 1)
+        said = ast.unparse(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("div", "mul", "div_", "mul_", "sum"):
+            return True
+        return "reduction='sum'" in said or any(word in said for word in ("accum", "scale", "divide"))
+    if isinstance(node, ast.Name) and node.id in where.block.scope.defs:
+        for made in reaching(where.block.scope.defs[node.id], where):
+            if made.how == "aug" and isinstance(made.value.op, ast.Div | ast.Mult):
+                return True
+            if made.how == "=" and made.path:
+                return False
+            if made.how == "=" and scaled(made.value, made.where, deep - 1):
+                return True
+        return False
+    return False

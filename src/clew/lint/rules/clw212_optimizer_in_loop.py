@@ -1,0 +1,75 @@
+"""The optimiser is built anew inside the training loop.
+
+What it sees: a constructor of torch.optim over parameters of a model that lives outside the loop, run in every turn
+of a loop that trains.
+Why it matters: momentum and the running moments of Adam start from zero each time, and a schedule attached to the old
+optimiser has no effect.
+Silent when: the model is built in the same loop (folds, seeds, trials), or a condition guards it.
+Fix: build it once, before the loop.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.index import Block
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+from clew.lint.training import training
+
+OPTIMIZERS = "Adam AdamW SGD RMSprop Adagrad Adamax NAdam RAdam Adadelta Rprop ASGD SparseAdam Adafactor".split()
+
+
+@rule("CLW212", "optimizer-in-loop", "train.optimizer_recreated", "certain", " ".join(OPTIMIZERS))
+def check(script: Script) -> Iterator[Hit]:
+    loops = {loop.block: loop for loop in training(script).loops() if loop.has("backward")}
+    inner = {loop.block for loop in training(script).training()}
+    for call, dotted in script.calls_to("torch.optim.", *OPTIMIZERS):
+        where = script.where(call)
+        model = owner(script.arg(call, 0, "params"), script)
+        around = where.block.loops()
+        if not around or not model or where.block is not around[0] or around[0] not in loops:
+            continue
+        if fresh(model, around[0]):
+            continue
+        name = dotted.rsplit(".", 1)[-1]
+        sure = around[0] in inner
+        if sure or "epoch" in target(around[0]) or (target(around[0]) in ("_", "e", "ep", "i") and counted(around[0])):
+            yield Hit(
+                call,
+                f"{name} is made anew in every turn of the loop and forgets its state.",
+                "certain" if sure else "likely",
+            )
+
+
+def owner(node: object, script: Script | None = None) -> str:
+    """`net` of `net.parameters()`, also when that was given a name first."""
+    if isinstance(node, ast.Name) and script is not None:
+        defs = script.defs(node.id, script.scope(node))
+        node = defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
+        return text(node.func.value)
+    return ""
+
+
+def fresh(model: str, loop: Block) -> bool:
+    """Whether the loop itself makes the model, or loads its weights."""
+    first = model.split(".")[0]
+    defs = loop.scope.defs.get(first, [])
+    if any(loop in made.where.block.chain() for made in defs):
+        return True
+    loads = ("load_state_dict", "reset_parameters", "apply", "reset", "reset_weights", "init_weights")
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in loads
+        and loop in loop.scope.module.where(call).block.chain()
+        for call in loop.scope.calls
+    )
+
+
+def target(loop: Block) -> str:
+    return ast.unparse(loop.node.target).lower() if isinstance(loop.node, ast.For) else ""
+
+
+def counted(loop: Block) -> bool:
+    """A loop over a plain range: epochs, not folds or settings."""
+    return isinstance(loop.node, ast.For) and ast.unparse(loop.node.iter).startswith("range(")

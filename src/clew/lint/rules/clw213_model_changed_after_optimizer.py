@@ -1,0 +1,83 @@
+"""A layer is replaced after the optimiser took the parameters.
+
+What it sees: an optimiser over model.parameters(), then a new layer assigned to an attribute or an index of that
+model, and no optimiser made after it.
+Why it matters: the new layer's parameters are in no optimiser. Usually it is the new head, so the one part that must
+be trained stays at its random start.
+Silent when: a later optimiser or add_param_group takes the new parameters, or the change lies on another branch.
+Fix: change the model first.
+"""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from clew.lint.flow import apart
+from clew.lint.index import Where
+from clew.lint.registry import rule
+from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
+from clew.lint.script import Hit, Script, text
+
+
+@rule("CLW213", "model-changed-after-optimizer", "train.params_not_in_optimizer", "certain", " ".join(OPTIMIZERS))
+def check(script: Script) -> Iterator[Hit]:
+    made = [
+        (owner(script.arg(call, 0, "params"), script), script.where(call))
+        for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)
+    ]
+    made = [(model, where) for model, where in made if model]
+    if not made:
+        return
+    for scope in script.module.scopes:
+        for target, value, where in scope.attr_sets:
+            yield from late(script, target, target.value, value, where, made)
+    for item, value, where in script.module.subscript_sets:
+        yield from late(script, item, item.value, value, where, made)
+
+
+def late(
+    script: Script, target: Any, base: Any, value: Any, where: Where, made: list[tuple[str, Where]]
+) -> Iterator[Hit]:
+    said = text(base)
+    if not said or not is_layer(script, value):
+        return
+    for model, at in made:
+        below = said == model or said.startswith(f"{model}.")
+        if below and at.block.scope is not where.block.scope and model.startswith("self."):
+            where = called_from(script, where, at) or where
+        if (
+            not below
+            or at.block.scope is not where.block.scope
+            or at.order >= where.order
+            or apart(at.block, where.block.chain())
+        ):
+            continue
+        later = [other for name, other in made if name == model and other.order > where.order]
+        if not later and not adds(script, where):
+            yield Hit(
+                script.statement(target),
+                f"the optimiser already holds the parameters of {model}; those of the new layer are in none.",
+            )
+            return
+
+
+def is_layer(script: Script, node: Any) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    return any(
+        value.kind == "instance"
+        and (value.name.startswith("torch.nn.") or (value.cls is not None and script.is_module(value.cls)))
+        for value in script.value(node)
+    )
+
+
+def adds(script: Script, where: Where) -> bool:
+    return any(script.where(call).order > where.order for call in script.calls("add_param_group"))
+
+
+def called_from(script: Script, where: Where, at: Where) -> Where | None:
+    """When a method that changes the model is called by the one that made the optimiser, the place of that call."""
+    for call, place in script.project.callers(where.block.scope):
+        if place.block.scope is at.block.scope and place.order > at.order and call in script.module.up:
+            return place
+    return None

@@ -1,0 +1,82 @@
+"""All parameters are frozen and then handed to the optimiser.
+
+What it sees: requires_grad switched off for all of a model's parameters, then an optimiser over the same model, with
+no new layer and nothing switched on again between.
+Why it matters: there is nothing to train. The usual slip is freezing the backbone after its new head was put in.
+Silent when: a layer is replaced after freezing, anything is unfrozen, or the freezing is conditional or selective.
+Fix: freeze first, then replace the head; or unfreeze the head.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.index import Where
+from clew.lint.registry import rule
+from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
+from clew.lint.script import Hit, Script, text
+
+
+@rule("CLW220", "everything-frozen", "train.frozen_params", "likely", "requires_grad requires_grad_")
+def check(script: Script) -> Iterator[Hit]:
+    made = [
+        (owner(script.arg(call, 0, "params"), script), script.where(call))
+        for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)
+    ]
+    for model, where, node in frozen(script):
+        taken = [
+            at for name, at in made if name == model and at.block.scope is where.block.scope and at.order > where.order
+        ]
+        if taken and not changed(script, model, where, taken[0]):
+            yield Hit(node, f"freezes all of {model}, and the optimiser is then given nothing that can move.")
+
+
+def frozen(script: Script) -> Iterator[tuple[str, Where, ast.AST]]:
+    """Loops over all parameters, or requires_grad_(False) on a model, outside of conditions."""
+    for scope in script.module.scopes:
+        for target, value, where in scope.attr_sets:
+            loop = where.block.node
+            if target.attr != "requires_grad" or not isinstance(value, ast.Constant) or value.value is not False:
+                continue
+            if (
+                isinstance(loop, ast.For)
+                and where.block.kind == "for"
+                and owner(loop.iter)
+                and text(loop.target) == text(target.value)
+            ):
+                yield owner(loop.iter), script.where(loop), loop
+    for call in script.calls("requires_grad_"):
+        where = script.where(call)
+        if (
+            script.constant(script.arg(call, 0)) is False
+            and isinstance(call.func, ast.Attribute)
+            and where.block.kind == "body"
+        ):
+            yield text(call.func.value), where, call
+
+
+def changed(script: Script, model: str, start: Where, end: Where) -> bool:
+    """Whether anything of the model is replaced, switched on or made between freezing and the optimiser."""
+    if start.block is not end.block:
+        return True
+    for target, value, where in end.block.scope.attr_sets:
+        if start.order < where.order < end.order:
+            if target.attr == "requires_grad" and not (isinstance(value, ast.Constant) and value.value is False):
+                return True
+            if text(target).startswith(f"{model}."):
+                return True
+    for item, _, where in script.module.subscript_sets:
+        if start.order < where.order < end.order and text(item.value).startswith(f"{model}."):
+            return True
+    for call in end.block.scope.calls:
+        at = script.where(call)
+        if start.order < at.order < end.order and any(
+            text(arg).split(".")[0] == model.split(".")[0] for arg in call.args
+        ):
+            return True
+        if (
+            start.order < at.order < end.order
+            and text(call.func).startswith(f"{model}.")
+            and not text(call.func).endswith((".parameters", ".to", ".cuda", ".train", ".eval"))
+        ):
+            return True
+    return any(made.where.order > start.order for made in end.block.scope.defs.get(model.split(".")[0], []))

@@ -1,0 +1,61 @@
+"""Errors inside training are caught and dropped.
+
+What it sees: a try around backward or an optimiser's step whose handler for everything, or for RuntimeError, only
+passes, continues or prints.
+Why it matters: a wrong shape, a NaN check or a device error turns into skipped batches. Training goes on, on less
+data or on none, and the curve looks like a model that does not learn.
+Silent when: the handler raises, tests what happened, frees memory, or catches something narrow such as
+KeyboardInterrupt.
+Fix: let it raise; catch only what you can name, and count what you skip.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+from clew.lint.training import training
+
+BROAD = ("Exception", "BaseException", "RuntimeError", "ValueError", "TypeError", "IndexError")
+
+
+@rule("CLW222", "swallowed-exception", "train.swallowed_exception", "certain", "backward manual_backward training_step")
+def check(script: Script) -> Iterator[Hit]:
+    for node in script.module.statements.get(ast.Try, []):
+        scope = script.scope(node)
+        lines = range(node.body[0].lineno, (node.body[-1].end_lineno or node.body[-1].lineno) + 1)
+        held = [event for event in training(script).events(scope) if event.kind in ("backward", "step", "scaler_step")]
+        if not any(node is block.node for event in held for block in event.block.chain() if block.kind == "try"):
+            continue
+        # A try around the whole program, with a message at the end, hides nothing.
+        if not any(
+            (event.through or (event.node,))[0].lineno in lines and event.block.loops() and in_loop(script, node)
+            for event in held
+        ):
+            continue
+        for handler in node.handlers:
+            if broad(handler) and all(idle(statement) for statement in handler.body):
+                yield Hit(
+                    handler,
+                    "errors of training are caught here and dropped: a broken batch passes for a trained one.",
+                )
+
+
+def in_loop(script: Script, node: ast.Try) -> bool:
+    return bool(script.where(node).block.loops())
+
+
+def broad(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(text(kind) in BROAD for kind in kinds)
+
+
+def idle(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Pass | ast.Continue):
+        return True
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        name = text(statement.value.func)
+        return name == "print" or name.split(".")[0] in ("logger", "logging", "log", "tqdm", "warnings", "traceback")
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -1,0 +1,74 @@
+"""A network takes part in training and no optimiser holds it.
+
+What it sees: two networks made side by side, an optimiser over the parameters of one, and the other applied in the
+loop that steps it, while nothing ever asks for its parameters.
+Why it matters: the forgotten part stays at its random start. The rest learns around it, so the loss falls, only not
+as far as it should.
+Silent when: its parameters are used anywhere, it is frozen, put into eval(), loaded, copied or passed on, or it runs
+without gradients.
+Fix: give the optimiser the parameters of both.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.index import Class
+from clew.lint.registry import rule
+from clew.lint.rules.clw401_unregistered_modules import weighty
+from clew.lint.script import Hit, Script
+from clew.lint.training import Loop, trained, training
+from clew.lint.validation import called_in
+
+
+@rule("CLW224", "model-not-in-optimizer", "train.params_not_in_optimizer", "likely", "backward manual_backward")
+def check(script: Script) -> Iterator[Hit]:
+    seen: set[ast.AST] = set()
+    for loop in training(script).training():
+        held = trained(script, loop) if loop.has("step", "scaler_step") else set()
+        if not held:
+            continue
+        for name, node in networks(script, loop):
+            if name not in held and node not in seen and forgotten(script, name, loop):
+                seen.add(node)
+                yield Hit(node, f"{name} takes part in the loss, and no optimiser holds its parameters.")
+
+
+def networks(script: Script, loop: Loop) -> Iterator[tuple[str, ast.AST]]:
+    """Networks with weights that the scope itself makes."""
+    scope = loop.block.scope
+    for name, defs in scope.defs.items():
+        if len(defs) != 1 or defs[0].how != "=" or not isinstance(defs[0].value, ast.Call | ast.Tuple):
+            continue
+        for value in script.values.named(name, script.where(loop.block.node), None):
+            own = value.kind == "instance" and value.node is not None and value.const != "self"
+            layer = value.name.startswith("torch.nn.") and weighty(value.name)
+            if own and (
+                layer or (value.cls is not None and script.is_module(value.cls) and has_weights(script, value.cls))
+            ):
+                yield name, defs[0].node
+
+
+def has_weights(script: Script, cls: Class) -> bool:
+    """Whether a class of the project makes layers to be trained: a loss has none, and some freeze their own."""
+    for held in script.values.lineage(cls):
+        words = {getattr(part, "attr", getattr(part, "id", getattr(part, "arg", ""))) for part in ast.walk(held.node)}
+        if words & {"requires_grad", "requires_grad_", "pretrained", "from_pretrained", "load_state_dict", "weights"}:
+            return False
+    return any(weighty(f".{name}") for held in script.values.lineage(cls) for name in called_in(held.node))
+
+
+def forgotten(script: Script, name: str, loop: Loop) -> bool:
+    """Whether the network is applied in the loop, with gradients, and used in no other way."""
+    applied = False
+    for node in script.loads(name):
+        if not isinstance(node, ast.Name) or node.id != name or not isinstance(node.ctx, ast.Load):
+            continue
+        where = script.where(node)
+        above = script.module.up[node]
+        if isinstance(above, ast.Attribute) and above.attr in ("to", "cuda", "train"):
+            continue
+        if not isinstance(above, ast.Call) or above.func is not node or script.grad_off(where) is not None:
+            return False
+        if where.block.scope is loop.block.scope and loop.block in where.block.chain():
+            applied = True
+    return applied

@@ -1,0 +1,44 @@
+"""Something called validation is computed on the training data.
+
+What it sees: a result named val or test that comes from evaluating on a loader or arrays named train, and on nothing
+held out.
+Why it matters: the score measures memory. Early stopping and model selection then reward overfitting.
+Silent when: the result is named after training too, or held-out data stands among the arguments.
+Fix: give it the held-out data.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+
+HELD_OUT = re.compile(r"(^|_)(val|valid|validation|test|dev|holdout|heldout|oof)(_|$)", re.I)
+TRAIN = re.compile(r"(^|_)(train|training|tr)(_|$)|trainloader|train_?set", re.I)
+JUDGES = re.compile(r"eval|valid|^test|score|accuracy|metric|loss_on|predict_and|check_acc", re.I)
+
+
+@rule(
+    "CLW305",
+    "validation-on-training-data",
+    "data.leak_split",
+    "likely",
+    "train_loader trainloader train_dataloader X_train x_train train_dl train_data train_set",
+)
+def check(script: Script) -> Iterator[Hit]:
+    for node in script.module.statements.get(ast.Assign, []):
+        call = node.value
+        if not isinstance(call, ast.Call) or not JUDGES.search(text(call.func).rsplit(".", 1)[-1]):
+            continue
+        names = [
+            text(part)
+            for target in node.targets
+            for part in (target.elts if isinstance(target, ast.Tuple) else [target])
+        ]
+        if not names or not all(HELD_OUT.search(name.rsplit(".", 1)[-1]) and not TRAIN.search(name) for name in names):
+            continue
+        given = [text(arg).rsplit(".", 1)[-1] for arg in (*call.args, *(word.value for word in call.keywords))]
+        on_train = [name for name in given if TRAIN.search(name) and not HELD_OUT.search(name)]
+        if on_train and not any(HELD_OUT.search(name) for name in given) and "train" not in text(call.func).lower():
+            yield Hit(call, f"{names[0]} is computed on {on_train[0]}.")

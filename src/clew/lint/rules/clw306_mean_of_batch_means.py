@@ -1,0 +1,55 @@
+"""A metric is averaged over batches of unequal size.
+
+What it sees: in a validation loop, the mean of each batch is added up and the sum divided by the number of batches,
+while the loader keeps its last, smaller batch.
+Why it matters: the examples of the last batch weigh more than the others. With a few batches or metrics that are not
+means (F1, perplexity) the figure is visibly off, and it depends on the batch size.
+Silent when: the loader drops the last batch, or the sum is over examples.
+Fix: add up sums and divide by the number of examples.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+from clew.lint.validation import validations
+
+
+@rule("CLW306", "mean-of-batch-means", "loss.metric_misaligned", "look", "mean")
+def check(script: Script) -> Iterator[Hit]:
+    for found in validations(script):
+        loop = found.loop.block
+        source = text(loop.node.iter) if isinstance(loop.node, ast.For) else ""
+        if not source or drops_last(script, loop.node):
+            continue
+        for node in script.module.statements.get(ast.AugAssign, []):
+            if (
+                loop in script.where(node).block.chain()
+                and batch_mean(node.value)
+                and divided(script, text(node.target), source)
+            ):
+                yield Hit(
+                    node, "adds the means of batches whose last one is smaller; the examples in it count for more."
+                )
+
+
+def batch_mean(node: ast.AST) -> bool:
+    """`(pred == y).float().mean().item()`: the share of hits in one batch."""
+    said = ast.unparse(node)
+    return ".mean()" in said and "==" in said
+
+
+def divided(script: Script, total: str, source: str) -> bool:
+    for node in script.module.nodes.get(ast.BinOp, []):
+        if isinstance(node.op, ast.Div) and text(node.left) == total and ast.unparse(node.right) == f"len({source})":
+            return True
+    return False
+
+
+def drops_last(script: Script, node: object) -> bool:
+    iterable = getattr(node, "iter", None)
+    for value in script.value(iterable) if iterable is not None else ():
+        if value.kind == "instance" and value.name.endswith("DataLoader"):
+            return script.constant(script.arg(value.node, -1, "drop_last")) is True
+    return False

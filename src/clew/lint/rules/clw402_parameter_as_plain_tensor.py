@@ -1,0 +1,75 @@
+"""A weight is a plain tensor.
+
+What it sees: in a class that is a module, an attribute set to a tensor with requires_grad, and not registered as a
+parameter or buffer.
+Why it matters: it gets gradients, and no optimiser holds it: parameters() does not list it, state_dict() does not
+save it, and to(device) leaves it behind.
+Silent when: it is wrapped in Parameter, registered, or handed to an optimiser by name.
+Fix: nn.Parameter(...).
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.model import Fix
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+
+MAKERS = ("randn", "rand", "zeros", "ones", "tensor", "empty", "full", "eye", "randn_like", "zeros_like")
+
+
+@rule(
+    "CLW402",
+    "parameter-as-plain-tensor",
+    "arch.unregistered_modules",
+    "certain",
+    "requires_grad requires_grad_ Variable",
+)
+def check(script: Script) -> Iterator[Hit]:
+    for cls in script.module.classes:
+        for name, defs in cls.attrs.items():
+            for made in defs:
+                if (
+                    made.how != "="
+                    or made.path
+                    or not needs_grad(script, made.value)
+                    or made.where.block.scope.name != "__init__"
+                ):
+                    continue
+                if script.is_module(cls) and not handed_over(script, name):
+                    fix = Fix(
+                        "make it a parameter",
+                        False,
+                        (script.replace(made.value, f"nn.Parameter({script.source(made.value)})"),),
+                    )
+                    yield Hit(
+                        script.statement(made.node),
+                        f"self.{name} wants gradients, but parameters() does not list a plain tensor.",
+                        fix=fix,
+                    )
+
+
+def needs_grad(script: Script, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+        return isinstance(node.func.value, ast.Call) and made_by_torch(script, node.func.value)
+    on = script.arg(node, -1, "requires_grad")
+    return isinstance(on, ast.Constant) and on.value is True and made_by_torch(script, node)
+
+
+def made_by_torch(script: Script, node: ast.Call) -> bool:
+    dotted = script.dotted(node.func)
+    return dotted == "torch.autograd.Variable" or (dotted.startswith("torch.") and dotted.rsplit(".", 1)[-1] in MAKERS)
+
+
+def handed_over(script: Script, name: str) -> bool:
+    """Whether the attribute is passed on by name anywhere, to an optimiser for instance."""
+    for node in script.loads(name):
+        if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load):
+            above = script.module.up[node]
+            if isinstance(above, ast.List | ast.Dict) or (
+                isinstance(above, ast.Call) and "Parameter" in ast.unparse(above.func)
+            ):
+                return True
+    return False

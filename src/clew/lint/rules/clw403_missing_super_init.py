@@ -1,0 +1,47 @@
+"""A module does not initialise its base class.
+
+What it sees: a class that derives from nn.Module or LightningModule, whose __init__ sets layers before, or without,
+calling super().__init__().
+Why it matters: assigning the first layer raises. Where the layers come from elsewhere, hooks, modes and registration
+are missing and fail later and far away.
+Silent when: the base is another class of the project whose __init__ is called by name, or the class has no __init__.
+Fix: super().__init__() as the first line.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.model import Fix
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+
+BASES = (
+    "torch.nn.Module",
+    "lightning.LightningModule",
+    "pytorch_lightning.LightningModule",
+    "lightning.pytorch.LightningModule",
+)
+
+
+@rule("CLW403", "missing-super-init", "arch.unregistered_modules", "certain", "Module LightningModule")
+def check(script: Script) -> Iterator[Hit]:
+    for cls in script.module.classes:
+        init = cls.methods.get("__init__")
+        if init is None or len(cls.node.bases) != 1 or script.dotted(cls.node.bases[0]) not in BASES:
+            continue
+        called = any(isinstance(call.func, ast.Attribute) and call.func.attr == "__init__" for call in init.calls)
+        if called or init.node.decorator_list or cls.node.decorator_list:  # type: ignore[attr-defined]
+            continue
+        if not cls.attrs or any(
+            isinstance(call.func, ast.Attribute) and call.func.attr in ("__dict__", "update") for call in init.calls
+        ):
+            continue
+        first = init.node.body[0]  # type: ignore[attr-defined]
+        indent = " " * first.col_offset
+        fix = Fix("initialise the base class", True, (script.before(first, f"super().__init__()\n{indent}"),))
+        text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        yield Hit(
+            init.node,
+            f"{cls.name}.__init__ never calls super().__init__(): nothing can be registered.",
+            fix=None if text else fix,
+        )

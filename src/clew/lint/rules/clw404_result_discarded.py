@@ -1,0 +1,129 @@
+"""The result of an operation that is not in place is thrown away.
+
+What it sees: a line that only calls masked_fill, clamp, to, detach, squeeze, transpose, softmax or another method or
+function of tensors that returns its result, on something that is a tensor.
+Why it matters: the tensor is unchanged. A mask that is never applied lets a model see its own future; a tensor that
+is never moved or detached fails elsewhere.
+Silent when: the method works in place (masked_fill_, model.to), or it is not known to be a tensor's.
+Fix: assign the result.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from clew.lint.model import Fix
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+
+METHODS = frozenset(
+    "masked_fill clamp clamp_min clamp_max masked_scatter index_fill detach unsqueeze transpose permute softmax "
+    "log_softmax index_copy index_add scatter scatter_add".split()
+)
+FUNCTIONS = METHODS | frozenset(
+    "relu sigmoid tanh exp log sqrt abs flatten reshape squeeze cat stack where normalize dropout layer_norm "
+    "leaky_relu gelu".split()
+)
+CAUSES = {"masked_fill": "arch.causal_leak", "detach": "train.graph_retained"}
+
+
+@rule(
+    "CLW404",
+    "result-discarded",
+    "train.inplace_corruption",
+    "certain",
+    " ".join(sorted(METHODS | FUNCTIONS | {"to", "cuda"})),
+)
+def check(script: Script) -> Iterator[Hit]:
+    for statement in script.module.statements.get(ast.Expr, []):
+        call = statement.value
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        name = call.func.attr
+        if name not in FUNCTIONS and name not in ("to", "cuda"):
+            continue
+        dotted = script.dotted(call.func)
+        if dotted in (f"torch.{name}", f"torch.nn.functional.{name}"):
+            if (
+                name in FUNCTIONS
+                and script.arg(call, -1, "out") is None
+                and script.arg(call, -1, "inplace") is None
+                and not script.starred(call)
+                and not expected_to_raise(script, call)
+            ):
+                yield hit(script, call, script.arg(call, 0, "input"), name)
+        elif (
+            not dotted
+            and (name in METHODS or name in ("to", "cuda"))
+            and is_tensor(script, call.func.value, name)
+            and not expected_to_raise(script, call)
+        ):
+            yield hit(script, call, call.func.value, name)
+
+
+def hit(script: Script, call: ast.Call, target: ast.AST | None, name: str) -> Hit:
+    said = text(target)
+    fix = Fix("assign the result", False, (script.before(call, f"{said} = "),)) if said and "[" not in said else None
+    return Hit(
+        call,
+        f"{name} leaves {said or 'its input'} as it was: the result is thrown away.",
+        fix=fix,
+        cause=CAUSES.get(name, ""),
+    )
+
+
+def is_tensor(script: Script, node: ast.expr, name: str) -> bool:
+    """Whether the receiver surely is a tensor. Modules move in place, so `to` takes more certainty."""
+    values = script.value(node)
+    made = all(value.kind in ("made", "binop", "unop") for value in values)
+    if name in ("to", "cuda"):
+        if all(value.kind == "element" and value.const and LOADER.search(ast.unparse(value.node)) for value in values):
+            return True
+        return all(
+            value.kind == "made"
+            and (value.name in TENSOR_OPS or str(value.const).startswith("torch."))
+            and value.const not in NOT_TENSORS
+            for value in values
+        )
+    if name in (
+        "masked_fill",
+        "masked_scatter",
+        "index_fill",
+        "clamp",
+        "clamp_min",
+        "clamp_max",
+        "scatter_add",
+        "index_add",
+        "unsqueeze",
+        "permute",
+    ):
+        return made or all(
+            value.kind in ("made", "binop", "param", "unknown", "element", "attr", "unop") for value in values
+        )
+    return made and all(
+        value.kind != "made" or value.name in TENSOR_OPS or str(value.const).startswith("torch.") for value in values
+    )
+
+
+LOADER = re.compile(r"load|(^|_)dl|batch", re.IGNORECASE)
+TENSOR_OPS = frozenset(
+    "linear softmax log_softmax sigmoid relu tanh matmul bmm mean sum exp log tensor randn zeros ones rand "
+    "randint arange cat stack masked_fill tril triu full einsum".split()
+)
+NOT_TENSORS = frozenset(
+    ("torch.load", "torch.device", "torch.compile", "torch.hub.load", "torch.jit.load", "torch.Generator")
+)
+
+
+def expected_to_raise(script: Script, call: ast.Call) -> bool:
+    """A test that an operation fails, or a timing loop, needs no result."""
+    where = script.where(call)
+    for block in where.block.chain():
+        if block.kind == "try":
+            return True
+        if block.kind == "with" and isinstance(block.node, ast.With):
+            said = " ".join(ast.unparse(item.context_expr) for item in block.node.items)
+            if any(word in said for word in ("raises", "assertRaises", "profile", "time", "Time", "warns", "catch")):
+                return True
+    scope = where.block.scope
+    return any(word in scope.name.lower() for word in ("bench", "test", "time", "profile", "warm"))

@@ -1,0 +1,141 @@
+"""view or reshape where axes should be swapped.
+
+What it sees: a tensor whose shape was unpacked as (batch, length, width) is viewed with the second and third names
+exchanged, or with the heads put before the length.
+Why it matters: view keeps the order in memory and only draws new borders. The numbers of different positions end up
+in one row, the model still trains on the scrambled data, and is worse for a reason that nothing shows.
+Silent when: a transpose or permute stands between, or the sizes in the view are in the order of the tensor.
+Fix: transpose or permute; for heads, view in the order of memory first and transpose then.
+"""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from clew.lint.flow import reaching
+from clew.lint.index import Where
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+
+MOVES = (
+    "transpose",
+    "permute",
+    "swapaxes",
+    "movedim",
+    "swapdims",
+    "rearrange",
+    "t",
+    "mT",
+    "T",
+    "roll",
+    "unfold",
+    "moveaxis",
+    "einsum",
+)
+KEEPS = ("contiguous", "float", "to", "cuda", "half", "clone", "detach", "relu", "type_as")
+
+
+@rule("CLW405", "view-for-transpose", "arch.batch_mixing", "likely", "view reshape")
+def check(script: Script) -> Iterator[Hit]:
+    for call in script.calls("view", "reshape"):
+        if not isinstance(call.func, ast.Attribute):
+            continue
+        dotted = script.dotted(call.func)
+        base, sizes = (call.func.value, call.args) if not dotted else (script.arg(call, 0), call.args[1:])
+        if len(sizes) == 1 and isinstance(sizes[0], ast.Tuple):
+            sizes = sizes[0].elts
+        if (dotted and not dotted.startswith("torch.")) or len(sizes) < 3 or base is None:
+            continue
+        shape = unpacked(script, base, script.where(call), 6)
+        if shape and swapped(shape, sizes):
+            yield Hit(
+                call,
+                f"draws new borders over ({', '.join(shape)}) and moves no numbers: use transpose or permute.",
+            )
+
+
+def swapped(shape: list[str], sizes: list[Any]) -> bool:
+    """Whether the sizes name axes of the tensor in another order than it has them."""
+    # Which way round two axes are multiplied into one does not matter.
+    at = [
+        place for size in sizes for place in sorted(shape.index(part.id) for part in ordered(size) if part.id in shape)
+    ]
+    if len(at) < 2 or at == sorted(at):
+        return heads_first(shape, sizes)
+    return len(set(shape)) == len(shape)
+
+
+def ordered(size: Any) -> list[ast.Name]:
+    """The names in a size, `h * w`, in the order in which they are written; of a quotient none."""
+    if isinstance(size, ast.Name):
+        return [size]
+    if isinstance(size, ast.BinOp) and isinstance(size.op, ast.Mult):
+        return [*ordered(size.left), *ordered(size.right)]
+    return []
+
+
+def heads_first(shape: list[str], sizes: list[Any]) -> bool:
+    """view(batch, heads, length, width) of (batch, length, heads * width)."""
+    names = [text(size) for size in sizes]
+    if len(shape) != 3 or len(names) != 4 or names[0] != shape[0]:
+        return False
+    return (
+        names[2] == shape[1]
+        and names[1] not in shape
+        and names[3] not in shape
+        and names[1] != ""
+        and "head" in names[1].lower()
+    )
+
+
+def unpacked(script: Script, node: Any, where: Where, deep: int) -> list[str]:
+    """The names of the axes of a tensor, from `b, t, d = x.shape`, following steps that keep the first axes."""
+    if deep == 0:
+        return []
+    scope = where.block.scope
+    if isinstance(node, ast.Name):
+        found = named_axes(scope, node.id, where)
+        if found:
+            return found
+        made = reaching(scope.defs[node.id], where) if node.id in scope.defs else []
+        if len(made) == 1 and made[0].how == "=" and not made[0].path:
+            return unpacked(script, made[0].value, made[0].where, deep - 1)
+        return []
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS and not script.dotted(node.func):
+            return unpacked(script, node.func.value, where, deep - 1)
+        values = script.value(node.func)
+        if node.args and all(
+            value.kind == "instance" and value.name in ("torch.nn.Linear", "torch.nn.Dropout", "torch.nn.LayerNorm")
+            for value in values
+        ):
+            return unpacked(script, node.args[0], where, deep - 1)
+    return []
+
+
+def named_axes(scope: Any, name: str, where: Where) -> list[str]:
+    """The targets of `a, b, c = name.shape` or `.size()`, when `name` has not been bound again since."""
+    for axis, defs in scope.defs.items():
+        for made in defs:
+            value = made.value
+            if made.how != "=" or made.path != (0,) or made.where.order > where.order:
+                continue
+            if isinstance(value, ast.Call):
+                value = (
+                    value.func
+                    if isinstance(value.func, ast.Attribute) and value.func.attr == "size" and not value.args
+                    else None
+                )
+            if isinstance(value, ast.Attribute) and value.attr in ("shape", "size") and text(value.value) == name:
+                again = [
+                    other for other in scope.defs.get(name, []) if made.where.order < other.where.order < where.order
+                ]
+                names = [
+                    other
+                    for at in range(5)
+                    for other, held in scope.defs.items()
+                    if any(one.value is made.value and one.path == (at,) for one in held)
+                ]
+                if not again and axis in names and all(len(scope.defs[other]) == 1 for other in names):
+                    return names
+    return []

@@ -1,0 +1,54 @@
+"""Preprocessing is fitted on held-out data.
+
+What it sees: fit or fit_transform of a scaler, imputer, encoder or projection on an array named test or val.
+Why it matters: the held-out data is then scaled by its own statistics. The model sees another coordinate system than
+in training, and the score says nothing about new data.
+Silent when: only transform is called on it.
+Fix: fit on the training part, transform the rest.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.data import HELD_OUT, TRAIN, learner
+from clew.lint.model import Fix
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+
+
+@rule("CLW501", "fit-on-test", "data.leak_split", "certain", "fit_transform fit fit_resample")
+def check(script: Script) -> Iterator[Hit]:
+    for call in script.calls("fit_transform", "fit"):
+        given = script.arg(call, 0, "X")
+        name = base_name(given)
+        if not isinstance(call.func, ast.Attribute) or not name or not HELD_OUT.search(name) or TRAIN.search(name):
+            continue
+        kind = learner(script, call.func.value)
+        if kind:
+            edit = None
+            if call.func.attr == "fit_transform" and fitted_before(script, call):
+                whole = script.source(call.func.value)
+                edit = Fix("only transform", True, (script.replace(call.func, f"{whole}.transform"),))
+            yield Hit(
+                call,
+                f"{kind} is fitted on {name}: held-out data must only be transformed.",
+                fix=edit,
+            )
+
+
+def base_name(node: object) -> str:
+    while isinstance(node, ast.Subscript | ast.Call):
+        node = node.value if isinstance(node, ast.Subscript) else getattr(node.func, "value", None)
+    while isinstance(node, ast.Attribute) and node.attr in ("values", "data", "T"):
+        node = node.value
+    return text(node).rsplit(".", 1)[-1] if isinstance(node, ast.AST) else ""
+
+
+def fitted_before(script: Script, call: ast.Call) -> bool:
+    """Whether the same object was fitted earlier, so that transform alone works."""
+    assert isinstance(call.func, ast.Attribute)
+    said, order = text(call.func.value), script.where(call).order
+    return bool(said) and any(
+        isinstance(other.func, ast.Attribute) and text(other.func.value) == said and script.where(other).order < order
+        for other in script.calls("fit", "fit_transform")
+    )

@@ -1,0 +1,54 @@
+"""Rows are oversampled before the split.
+
+What it sees: SMOTE, RandomOverSampler or another resampler, or sklearn's resample, applied to data that
+train_test_split or cross-validation then divides.
+Why it matters: copies and mixtures of held-out rows stand in the training part. The score is far too good and falls
+apart on new data.
+Silent when: only the training part is resampled, or the resampler stands in an imblearn Pipeline.
+Fix: split first, resample the training part.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.data import roots, sources, splits
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+
+
+@rule("CLW503", "resample-before-split", "data.leak_split", "certain", "fit_resample fit_sample resample")
+def check(script: Script) -> Iterator[Hit]:
+    seen: set[ast.AST] = set()
+    for split in splits(script):
+        for name in split.given:
+            for made in sources(split.where.block.scope, name, split.where.order):
+                call = resampling(script, made.value)
+                if call is not None and call not in seen:
+                    seen.add(call)
+                    yield Hit(
+                        call,
+                        f"rows are resampled here and split on line {split.call.lineno}: copies end up on both sides.",
+                    )
+    for fold, dotted in script.calls_to("sklearn.model_selection.", "cross_val_score", "cross_validate"):
+        where = script.where(fold)
+        for name in [root for arg in fold.args[1:2] for root in roots(arg)]:
+            for made in sources(where.block.scope, name, where.order):
+                call = resampling(script, made.value)
+                if call is not None and call not in seen:
+                    seen.add(call)
+                    yield Hit(
+                        call,
+                        f"rows are resampled before {dotted.rsplit('.', 1)[-1]} divides them.",
+                    )
+
+
+def resampling(script: Script, node: object) -> ast.Call | None:
+    if not isinstance(node, ast.AST):
+        return None
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call):
+            if isinstance(part.func, ast.Attribute) and part.func.attr in ("fit_resample", "fit_sample"):
+                return part
+            if isinstance(part.func, ast.Name | ast.Attribute) and script.dotted(part.func) == "sklearn.utils.resample":
+                return part
+    return None

@@ -1,0 +1,87 @@
+"""Training data is read in the order of the disk.
+
+What it sees: a DataLoader kept under a name of training, over a map-style data set, without shuffle, sampler or
+batch_sampler.
+Why it matters: files are usually sorted by class or by time. Batches are then of one kind, gradients point to the
+last class seen, and batch statistics swing.
+Silent when: a sampler is given, the data set is iterable or streaming, shuffled beforehand, or the loader also serves
+another purpose.
+Fix: shuffle=True.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from clew.lint.data import dataset_name, loaders
+from clew.lint.model import Fix
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+
+TRAIN = re.compile(r"(^|[._ ])(train|training|tr)(_|$|\.)|trainloader|trainset|train_?(data)?loader|train_dl", re.I)
+SERVES = re.compile(
+    r"val|test|eval|dev|bn|swa|feature|embed|extract|predict|infer|calib|noshuf|no_shuf|ordered|stat|cache|mean|random|dummy|fake|boring|toy",
+    re.I,
+)
+ORDERED = re.compile(
+    r"iterable|stream|shuffl|sampler|sequence|webdataset|time_?series|window|permut|randperm|random_split", re.I
+)
+
+
+@rule("CLW505", "training-not-shuffled", "data.not_shuffled", "likely", "DataLoader")
+def check(script: Script) -> Iterator[Hit]:
+    for call, name in loaders(script):
+        if script.tests or not TRAIN.search(name.rsplit(".", 1)[-1]) or SERVES.search(name) or script.starred(call):
+            continue
+        shuffle = script.arg(call, 2, "shuffle")
+        if shuffle is not None and script.constant(shuffle) is not False:
+            continue
+        if any(script.arg(call, at, word) is not None for at, word in ((3, "sampler"), (4, "batch_sampler"))):
+            continue
+        data = dataset_name(script, call)
+        if SERVES.search(data) or ORDERED.search(data) or iterable(script, call) or not trains(script):
+            continue
+        edits = (
+            (script.replace(shuffle, "True"),)
+            if shuffle is not None
+            else (script.replace(call, with_shuffle(script, call)),)
+        )
+        sure = "likely" if shuffle is not None and script.mentions("backward") else "look"
+        yield Hit(
+            call,
+            "training data is read in its stored order: no shuffle and no sampler.",
+            sure,
+            Fix("shuffle", False, edits),
+        )
+
+
+def with_shuffle(script: Script, call: ast.Call) -> str:
+    return f"{script.source(call)[:-1].rstrip().rstrip(',')}, shuffle=True)"
+
+
+def trains(script: Script) -> bool:
+    return script.mentions("backward", "training_step", "fit", "Trainer", "train")
+
+
+def iterable(script: Script, call: ast.Call) -> bool:
+    """Whether the data set decides the order itself, or was shuffled on the way."""
+    given = script.arg(call, 0, "dataset")
+    if given is None:
+        return True
+    for value in script.value(given):
+        if value.kind == "instance" and value.cls is not None:
+            methods = {name for cls in script.values.lineage(value.cls) for name in cls.methods}
+            if "__iter__" in methods or any("Iterable" in base for base in script.values.bases(value.cls)):
+                return True
+            said = ast.unparse(value.cls.node)
+            if "shuffle" in said or "random" in said or "randint" in said or "rand(" in said:
+                return True
+        if value.kind in ("made", "instance") and ORDERED.search(value.name):
+            return True
+    return any(
+        ORDERED.search(ast.unparse(made.value))
+        for root in ast.walk(given)
+        if isinstance(root, ast.Name)
+        for made in script.defs(root.id, script.scope(call))
+        if isinstance(made.value, ast.AST)
+    )

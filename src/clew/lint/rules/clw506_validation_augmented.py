@@ -1,0 +1,69 @@
+"""Held-out data is augmented at random.
+
+What it sees: a data set named val or test that is built with a transform of random crops, flips, jitter or erasing.
+Why it matters: the score then depends on luck, changes from run to run, and measures distorted data.
+Silent when: the transform has no random step, or test-time augmentation is named.
+Fix: a transform without random steps for held-out data.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from clew.lint.data import HELD_OUT, TRAIN, kept_as
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+
+RANDOM = re.compile(
+    r"(RandomCrop|RandomResizedCrop|Random\w*Flip|RandomRotation|ColorJitter|RandomErasing|RandAugment|AutoAugment|TrivialAugment\w*|RandomAffine|RandomPerspective|RandomGrayscale|GaussNoise|HorizontalFlip|VerticalFlip|MixUp|CutMix)$"
+)
+TTA = re.compile(r"tta|test_?time", re.I)
+
+
+@rule(
+    "CLW506",
+    "validation-augmented",
+    "data.augmentation",
+    "likely",
+    (
+        "RandomCrop RandomResizedCrop RandomHorizontalFlip RandomVerticalFlip RandomRotation ColorJitter RandAugment "
+        "HorizontalFlip RandomErasing RandomAffine AutoAugment"
+    ),
+)
+def check(script: Script) -> Iterator[Hit]:
+    if TTA.search(" ".join(script.module.names)):
+        return
+    for scope in script.module.scopes:
+        for call in scope.calls:
+            given = script.arg(call, -1, "transform") or script.arg(call, -1, "transforms")
+            if given is None:
+                continue
+            name = kept_as(script, call).rsplit(".", 1)[-1]
+            held_out = bool(HELD_OUT.search(name)) and not TRAIN.search(name)
+            if not held_out and not not_training(script, call):
+                continue
+            step = random_step(script, given)
+            if step:
+                yield Hit(
+                    given, f"held-out data goes through {step}: the score depends on chance and on distorted inputs."
+                )
+
+
+def not_training(script: Script, call: ast.Call) -> bool:
+    """torchvision's way of naming the test part."""
+    return script.constant(script.arg(call, -1, "train")) is False or script.constant(
+        script.arg(call, -1, "split")
+    ) in ("test", "val")
+
+
+def random_step(script: Script, node: ast.AST) -> str:
+    """The first random step of a composed transform."""
+    for value in script.value(node):
+        if not isinstance(value.node, ast.Call) or value.kind != "instance":
+            return ""
+        for part in ast.walk(value.node):
+            if isinstance(part, ast.Call):
+                name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+                if RANDOM.search(name) and script.constant(script.arg(part, 0, "p"), 1) != 0:
+                    return name
+    return ""

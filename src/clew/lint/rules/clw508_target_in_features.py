@@ -1,0 +1,111 @@
+"""The target column is left among the features.
+
+What it sees: y taken from a column of a frame, and X made of the same frame without dropping that column, in what is
+then fitted or split.
+Why it matters: the model reads the answer. The score is close to perfect and worthless.
+Silent when: the column is dropped, popped, deleted, or features are chosen by name.
+Fix: X = frame.drop(columns=[target]).
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.flow import reaching
+from clew.lint.index import Scope
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+
+SPLITS = ("train_test_split", "cross_val_score", "cross_validate", "fit")
+
+
+@rule(
+    "CLW508", "target-in-features", "data.leak_target", "likely", "train_test_split cross_val_score cross_validate fit"
+)
+def check(script: Script) -> Iterator[Hit]:
+    if not script.mentions("pd", "pandas", "read_csv", "DataFrame"):
+        return
+    seen: set[ast.AST] = set()
+    for call in script.calls(*SPLITS):
+        if len(call.args) < 2:
+            continue
+        first = 1 if text(call.func).endswith(("cross_val_score", "cross_validate")) else 0
+        if len(call.args) < first + 2:
+            continue
+        features, target = call.args[first], call.args[first + 1]
+        where = script.where(call)
+        scope = where.block.scope
+        column = taken(scope, target, call, script)
+        if column is None:
+            continue
+        frame, name = column
+        held, node = whole(scope, features, call, script)
+        if held == frame and node not in seen and not removed(script, frame, name):
+            seen.add(node)
+            yield Hit(
+                node,
+                f"the features are all of {frame}, and {frame}[{name!r}] is the target: the model reads the answer.",
+            )
+
+
+def taken(scope: Scope, node: ast.AST, at: ast.AST, script: Script) -> tuple[str, str] | None:
+    """The frame and column that a target comes from."""
+    if isinstance(node, ast.Name) and node.id in scope.defs:
+        made = reaching(scope.defs[node.id], script.where(at))
+        node = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else node
+    if isinstance(node, ast.Attribute) and node.attr == "values":
+        node = node.value
+    if (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and isinstance(node.slice, ast.Constant)
+        and isinstance(node.slice.value, str)
+    ):
+        return node.value.id, node.slice.value
+    return None
+
+
+def whole(scope: Scope, node: ast.AST, at: ast.AST, script: Script) -> tuple[str, ast.AST]:
+    """The frame that the features are all of: the frame itself, a copy, or its values."""
+    place: ast.AST = node
+    if isinstance(node, ast.Name) and node.id in scope.defs:
+        made = reaching(scope.defs[node.id], script.where(at))
+        value = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else None
+        inner = unwrapped(value)
+        if isinstance(inner, ast.Name):
+            return inner.id, script.statement(made[0].node)
+        return node.id if not isinstance(value, ast.AST) or is_frame(value) else "", place
+    inner = unwrapped(node)
+    return (inner.id if isinstance(inner, ast.Name) else ""), place
+
+
+def is_frame(node: ast.AST) -> bool:
+    func = node.func if isinstance(node, ast.Call) else None
+    name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+    return name in ("read_csv", "read_parquet", "DataFrame", "get_dummies", "dropna", "fillna", "sample", "reset_index")
+
+
+def unwrapped(node: object) -> object:
+    if isinstance(node, ast.Attribute) and node.attr == "values":
+        return node.value
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("copy", "to_numpy", "astype")
+    ):
+        return node.func.value
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Attribute) and node.slice.attr == "columns":
+        return node.value
+    return node
+
+
+def removed(script: Script, frame: str, name: str) -> bool:
+    """Whether the column leaves the frame in any way that is in sight."""
+    for call in script.calls("drop", "pop"):
+        if isinstance(call.func, ast.Attribute) and (
+            f"'{name}'" in ast.unparse(call) or not all(isinstance(arg, ast.Constant | ast.List) for arg in call.args)
+        ):
+            return True
+    for node in script.module.statements.get(ast.Delete, []):
+        if any(text(getattr(target, "value", None)) == frame for target in node.targets):
+            return True
+    return False

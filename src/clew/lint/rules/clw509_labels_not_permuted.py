@@ -1,0 +1,118 @@
+"""Inputs and labels are shuffled apart from each other.
+
+What it sees: two arrays that belong together each indexed by a permutation of its own, shuffled one after the other,
+or only one of the two permuted before both go on.
+Why it matters: labels no longer belong to their inputs. The loss falls to that of guessing and stays there.
+Silent when: one permutation serves both, or the seed is set to the same value before each shuffle.
+Fix: draw one permutation and index both with it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+
+LABELS = re.compile(r"^(y|ys|labels?|targets?|train_?y|y_?train|train_labels?|train_targets?)$", re.I)
+INPUTS = re.compile(r"^(x|xs|inputs?|images?|features?|data|train_?x|x_?train|train_(data|images?|features?))$", re.I)
+DRAWS = ("numpy.random.permutation", "torch.randperm")
+SHUFFLES = ("numpy.random.shuffle", "random.shuffle")
+
+
+@rule("CLW509", "labels-not-permuted", "data.labels_misaligned", "likely", "permutation randperm shuffle sample")
+def check(script: Script) -> Iterator[Hit]:
+    yield from drawn_twice(script)
+    yield from shuffled_twice(script)
+    yield from only_inputs(script)
+
+
+def drawn_twice(script: Script) -> Iterator[Hit]:
+    """x = x[permutation(n)] and y = y[permutation(n)], or x = x[order] with y left as it was."""
+    for scope in script.module.scopes:
+        permuted: dict[str, tuple[ast.AST, str]] = {}
+        for name, defs in scope.defs.items():
+            for made in defs:
+                value = made.value
+                if made.how == "=" and isinstance(value, ast.Subscript) and text(value.value) == name and not made.path:
+                    key = order_of(script, value.slice)
+                    if key:
+                        permuted[name] = (made.node, key)
+        inputs = {name: held for name, held in permuted.items() if INPUTS.match(name)}
+        labels = {name: held for name, held in permuted.items() if LABELS.match(name)}
+        for _, first in inputs.values():
+            for name, (node, second) in labels.items():
+                if first != second:
+                    yield Hit(
+                        node,
+                        f"{name} is permuted by another draw than its inputs.",
+                    )
+
+
+def order_of(script: Script, node: ast.AST) -> str:
+    """What identifies a permutation: the name it is kept under, or the place where it is drawn."""
+    if isinstance(node, ast.Call) and script.dotted(node.func) in DRAWS:
+        return f"{node.lineno}:{node.col_offset}"
+    if isinstance(node, ast.Name):
+        values = script.value(node)
+        if all(value.kind == "made" and (value.const in DRAWS or value.name in ("randperm",)) for value in values):
+            return ",".join(f"{value.node.lineno}:{value.node.col_offset}" for value in values)
+    return ""
+
+
+def shuffled_twice(script: Script) -> Iterator[Hit]:
+    """np.random.shuffle(x); np.random.shuffle(y), without resetting the seed between; or only x."""
+    for scope in script.module.scopes:
+        calls = [
+            call
+            for call in scope.calls
+            if isinstance(call.func, ast.Attribute) and script.dotted(call.func) in SHUFFLES and call.args
+        ]
+        calls.sort(key=lambda call: call.lineno)
+        names = [text(call.args[0]) for call in calls]
+        inputs = [at for at, name in enumerate(names) if INPUTS.match(name)]
+        for at, name in enumerate(names):
+            if LABELS.match(name) and inputs and not reseeded(script, calls[inputs[0]], calls[at]):
+                yield Hit(
+                    calls[at],
+                    f"{name} and {names[inputs[0]]} are shuffled by two different draws.",
+                )
+
+
+def reseeded(script: Script, first: ast.Call, second: ast.Call) -> bool:
+    low, high = sorted((first.lineno, second.lineno))
+    return any(low <= call.lineno <= high for call in script.calls("seed", "set_state", "setstate"))
+
+
+def only_inputs(script: Script) -> Iterator[Hit]:
+    """x = x[order], with an order that nothing else uses, and labels that go on beside x."""
+    for scope in script.module.scopes:
+        for name, defs in scope.defs.items():
+            if not INPUTS.match(name):
+                continue
+            for made in defs:
+                value = made.value
+                if made.how != "=" or made.path or not isinstance(value, ast.Subscript) or text(value.value) != name:
+                    continue
+                order = value.slice
+                if isinstance(order, ast.Name) and order_of(script, order) and uses(script, order.id) == 1:
+                    labels = next((other for other in scope.defs if beside(script, other, name, made.where.order)), "")
+                    if labels:
+                        yield Hit(made.node, f"{name} is permuted and {labels}, which goes with it, is not.")
+
+
+def uses(script: Script, name: str) -> int:
+    return sum(isinstance(node, ast.Name) for node in script.loads(name))
+
+
+def beside(script: Script, labels: str, inputs: str, order: int) -> bool:
+    """Whether both are used together after the permutation."""
+    if not LABELS.match(labels):
+        return False
+    for node in script.module.up:
+        if isinstance(node, ast.Tuple | ast.Call) and script.where(node).order > order:
+            parts = node.elts if isinstance(node, ast.Tuple) else node.args
+            names = {text(part.value) if isinstance(part, ast.Subscript) else text(part) for part in parts}
+            if {labels, inputs} <= names:
+                return True
+    return False

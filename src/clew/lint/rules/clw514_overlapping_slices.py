@@ -1,0 +1,65 @@
+"""Training and held-out slices overlap.
+
+What it sees: two slices of one array with written-out or named bounds, one kept for training and one for validation
+or test, that share rows.
+Why it matters: shared rows are known by heart; the held-out score is too good by their share.
+Silent when: the bounds are not known or do not overlap.
+Fix: start the second slice where the first one ends.
+"""
+
+import ast
+from collections.abc import Iterator
+from typing import Any
+
+from clew.lint.data import HELD_OUT, TRAIN
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+
+
+@rule("CLW514", "overlapping-slices", "data.leak_split", "likely", "")
+def check(script: Script) -> Iterator[Hit]:
+    for scope in script.module.scopes:
+        parts: dict[str, list[tuple[str, Any, ast.AST]]] = {}
+        for name, defs in scope.defs.items():
+            if not (TRAIN.search(name) or HELD_OUT.search(name)):
+                continue
+            for made in defs:
+                value = made.value
+                if (
+                    made.how == "="
+                    and not made.path
+                    and isinstance(value, ast.Subscript)
+                    and isinstance(value.slice, ast.Slice)
+                    and value.slice.step is None
+                ):
+                    parts.setdefault(text(value.value), []).append((name, value.slice, made.node))
+        for held in parts.values():
+            train = [part for part in held if TRAIN.search(part[0]) and not HELD_OUT.search(part[0])]
+            out = [part for part in held if HELD_OUT.search(part[0]) and not TRAIN.search(part[0])]
+            if len(train) == 1:
+                for name, cut, node in out:
+                    if overlap(script, train[0][1], cut):
+                        yield Hit(node, f"{name} shares rows with {train[0][0]}.")
+
+
+def overlap(script: Script, first: ast.Slice, second: ast.Slice) -> bool:
+    """Whether two slices surely share rows: a prefix and whatever begins before its end, two suffixes, the whole."""
+    a, b = bounds(script, first), bounds(script, second)
+    if a is None or b is None:
+        return False
+    (low, high), (start, stop) = a, b
+    if high is not None and high < 0 and start is not None and start < 0 and low in (0, None):
+        return bool(start < high)
+    if any(bound is not None and bound < 0 for bound in (low, high, start, stop)):
+        return False
+    return bool((stop is None or (low or 0) < stop) and (high is None or (start or 0) < high))
+
+
+def bounds(script: Script, cut: ast.Slice) -> tuple[Any, Any] | None:
+    found = []
+    for bound in (cut.lower, cut.upper):
+        number = script.constant(bound) if bound is not None else None
+        if bound is not None and (not isinstance(number, int) or isinstance(number, bool)):
+            return None
+        found.append(number)
+    return found[0], found[1]

@@ -1,0 +1,70 @@
+"""The slope of a square root where it is infinite.
+
+What it sees: torch.sqrt of a squared error, a sum of squares or a variance in a loss, with nothing added below the
+root.
+Why it matters: at zero the slope of the root is infinite, and infinity times the zero slope of what is below is NaN.
+It strikes when a prediction becomes exact, often late in training, or on padded, all-zero rows.
+Silent when: something is added below the root, or gradients are off.
+Fix: torch.sqrt(x + eps).
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.gradient import ends
+from clew.lint.model import Fix
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+
+BELOW = ("mse_loss", "var", "square")
+
+
+@rule("CLW602", "sqrt-of-zero", "num.div_by_zero", "look", "sqrt")
+def check(script: Script) -> Iterator[Hit]:
+    if not script.mentions("backward", "training_step"):
+        return
+    for call in script.calls("sqrt"):
+        dotted = script.dotted(call.func)
+        if dotted and dotted != "torch.sqrt":
+            continue
+        operand = script.operand(call)
+        if operand is None or not risky(script, operand) or script.grad_off(script.where(call)) is not None:
+            continue
+        if reaches_loss(script, call):
+            fix = (
+                Fix("keep away from zero", False, (script.replace(operand, f"{script.source(operand)} + 1e-8"),))
+                if dotted
+                else None
+            )
+            yield Hit(call, "at zero the slope of the root is infinite, and the gradient becomes NaN.", fix=fix)
+
+
+def risky(script: Script, node: ast.AST) -> bool:
+    values = script.value(node)
+    return all(
+        value.kind == "made"
+        and (value.name in BELOW or (value.name == "torch.nn.MSELoss()") or squares(value.node, value.name))
+        for value in values
+    )
+
+
+def squares(node: object, name: str) -> bool:
+    """`((a - b) ** 2).sum()`."""
+    return (
+        name in ("sum", "mean")
+        and isinstance(node, ast.Call)
+        and "** 2" in ast.unparse(node)
+        and "+ 1e" not in ast.unparse(node)
+        and "eps" not in ast.unparse(node)
+    )
+
+
+def reaches_loss(script: Script, call: ast.Call) -> bool:
+    """Whether the root is what backward is called on, directly or by name."""
+    statement = script.statement(call)
+    targets = {target.id for target in getattr(statement, "targets", []) if isinstance(target, ast.Name)}
+    return any(
+        call in set(ast.walk(end.node))
+        or (isinstance(end.node, ast.Name) and end.node.id in targets and end.where.block.scope is script.scope(call))
+        for end in ends(script)
+    )

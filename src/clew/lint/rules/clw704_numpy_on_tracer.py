@@ -1,0 +1,49 @@
+"""numpy is applied to a traced value.
+
+What it sees: a function of numpy, float(), int() or item() on a parameter of a function under jit, grad or vmap.
+Why it matters: numpy needs numbers, a tracer has none yet. It raises, or, where numpy falls back to objects, computes
+something else and stays outside of the gradient.
+Silent when: the argument is static, or only its shape is used.
+Fix: use jax.numpy.
+"""
+
+import ast
+from collections.abc import Iterator
+
+from clew.lint.jitted import traced, tracing
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+
+HARMLESS = (
+    "numpy.prod",
+    "numpy.shape",
+    "numpy.ndim",
+    "numpy.float32",
+    "numpy.int32",
+    "numpy.dtype",
+    "numpy.array_equal",
+    "numpy.issubdtype",
+)
+
+
+@rule("CLW704", "numpy-on-tracer", "loss.disconnected", "likely", "jax")
+def check(script: Script) -> Iterator[Hit]:
+    for held in traced(script):
+        for call in held.scope.calls:
+            func = call.func
+            if not isinstance(func, ast.Attribute | ast.Name) or not call.args:
+                continue
+            dotted = script.dotted(func)
+            if (
+                dotted.startswith("numpy.")
+                and dotted not in HARMLESS
+                and dotted.count(".") <= 2
+                and any(tracing(script, arg, held) for arg in call.args)
+            ):
+                yield Hit(call, f"{dotted} needs numbers, and the argument is a tracer under {held.by}.")
+            elif (
+                dotted in ("builtins.float", "builtins.int")
+                and isinstance(call.args[0], ast.Name)
+                and tracing(script, call.args[0], held)
+            ):
+                yield Hit(call, f"{dotted[9:]}() needs a number, and the argument is a tracer under {held.by}.")

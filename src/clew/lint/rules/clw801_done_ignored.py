@@ -1,0 +1,106 @@
+"""The value of the next state is added although the episode has ended.
+
+What it sees: a target of the form reward + gamma * next value, in code that knows of done or terminated flags and
+does not use them in it.
+Why it matters: the end of an episode is worth nothing, but is given the value of a state that never follows. Values
+drift up or down without limit, most at the states that matter.
+Silent when: a flag appears in the expression, or the next value was masked before.
+Fix: reward + gamma * (1 - done) * next_value.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from clew.lint.flow import reaching
+from clew.lint.index import Scope, Where
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script, text
+
+FLAG = re.compile(
+    r"(^|_|\.)(dones?|terminals?|terminated|terminations?|not_dones?|nonterminals?|non_final\w*|masks?|continues?|not_terminal|is_terminal|final_mask|d|discounts?)($|_|s$|\[)|nonterm|notdone|not_?terminal",
+    re.I,
+)
+DONE = re.compile(r"(^|_)(dones?|terminals?|terminated|terminations?)($|_)", re.I)
+NEXT = re.compile(r"next|target|_prime|bootstrap|q_max|max_q|qmax", re.I)
+GAMMA = re.compile(r"gamma|discount", re.I)
+REWARD = re.compile(r"reward|(^|_)(r|rew|rews)($|_)", re.I)
+
+
+@rule("CLW801", "done-ignored", "rl.terminal_bootstrap", "likely", "gamma GAMMA discount_factor discount")
+def check(script: Script) -> Iterator[Hit]:
+    if not script.mentions("torch", "jax", "tf", "tensorflow"):
+        return
+    for node in script.module.nodes.get(ast.BinOp, []):
+        above = script.parent(node)
+        if not isinstance(node.op, ast.Add) or (isinstance(above, ast.BinOp) and not isinstance(above.op, ast.Sub)):
+            continue
+        where = script.where(node)
+        if target(node) and knows_done(where.block.scope) and not uses_flag(node, where, 4):
+            yield Hit(
+                node,
+                "adds the value of the next state also where the episode has ended: the flag that says so is not used.",
+            )
+
+
+def target(node: ast.BinOp) -> bool:
+    """reward + gamma * next value."""
+    reward, product = (node.left, node.right) if isinstance(node.right, ast.BinOp) else (node.right, node.left)
+    names = words(product)
+    return (
+        isinstance(product, ast.BinOp)
+        and isinstance(product.op, ast.Mult)
+        and any(REWARD.search(name) for name in words(reward))
+        and any(GAMMA.search(name) for name in names)
+        and any(NEXT.search(name) for name in names)
+    )
+
+
+def words(node: ast.AST) -> list[str]:
+    return [
+        part.id if isinstance(part, ast.Name) else part.attr
+        for part in ast.walk(node)
+        if isinstance(part, ast.Name | ast.Attribute)
+    ]
+
+
+def knows_done(scope: Scope) -> bool:
+    """Whether a flag of the episode's end is at hand in the function."""
+    return any(DONE.search(name) for name in scope.defs)
+
+
+def uses_flag(node: Any, where: Where, deep: int) -> bool:
+    """Whether a flag is in the expression, or in what its names were computed from, or masks them in place."""
+    if deep == 0:
+        return False
+    scope = where.block.scope
+    for part in ast.walk(node):
+        name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
+        if name and FLAG.search(name):
+            return True
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and part.id in scope.defs:
+            for target_, _, _ in scope.module.subscript_sets:
+                if text(target_.value) == part.id and (
+                    FLAG.search(ast.unparse(target_.slice)) or uses_flag(target_.slice, where, 1)
+                ):
+                    return True
+            for made in reaching(scope.defs[part.id], where):
+                if made.how in ("=", "aug") and made.value is not node and isinstance(made.value, ast.AST):
+                    if any(FLAG.search(word) for word in words(made.value)) and not isinstance(
+                        made.value, ast.Call | ast.Name
+                    ):
+                        return True
+                    if not made.path and uses_flag(made.value, made.where, deep - 1) and not unpacks(made.value):
+                        return True
+    return any(
+        block.kind in ("if", "else")
+        and isinstance(block.node, ast.If)
+        and any(FLAG.search(word) for word in words(block.node.test))
+        for block in where.block.chain()
+    )
+
+
+def unpacks(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and "sample" in ast.unparse(node.func)

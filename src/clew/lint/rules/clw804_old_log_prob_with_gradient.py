@@ -1,0 +1,61 @@
+"""The old policy's log-probabilities carry gradients.
+
+What it sees: old_log_prob computed from the current policy without detach or no_grad, and used in a ratio with the
+new one that is then optimised over several epochs.
+Why it matters: the ratio is differentiated through both terms, or through a graph of weights that have changed. In
+the first epoch the two gradients cancel exactly and nothing is learned; later autograd complains, which retain_graph
+hides.
+Silent when: it is detached, computed under no_grad, or read from a buffer.
+Fix: .detach(), or compute it under no_grad while collecting.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from clew.lint.index import Def
+from clew.lint.registry import rule
+from clew.lint.script import Hit, Script
+
+OLD = re.compile(r"(^|_)old_?(action)?_?(log_?p\w*|logp\w*|log_prob\w*|pi\w*)$|(log_?probs?|logp)_old$", re.I)
+
+
+@rule("CLW804", "old-log-prob-with-gradient", "rl.kl_spike", "likely", "log_prob")
+def check(script: Script) -> Iterator[Hit]:
+    for scope in script.module.scopes:
+        for name, defs in scope.defs.items():
+            if not OLD.search(name):
+                continue
+            for made in defs:
+                if graded(script, made) and optimised(script, made):
+                    yield Hit(
+                        script.statement(made.node),
+                        f"{name} is part of the graph: the ratio is differentiated through the old policy too.",
+                    )
+
+
+def graded(script: Script, made: Def) -> bool:
+    """log_prob(...) as it comes, outside of no_grad."""
+    value = made.value
+    if made.how != "=" or not isinstance(value, ast.Call) or script.grad_off(made.where) is not None:
+        return False
+    calls = [
+        part.func.attr
+        for part in ast.walk(value)
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)
+    ]
+    return "log_prob" in calls and not set(calls) & {"detach", "item", "numpy", "clone_detached"}
+
+
+def optimised(script: Script, made: Def) -> bool:
+    """Whether the same function computes gradients and never detaches it later."""
+    scope = made.where.block.scope
+    calls = [call.func.attr for call in scope.calls if isinstance(call.func, ast.Attribute)]
+    if "backward" not in calls:
+        return False
+    for node in script.loads(made.name):
+        if isinstance(node, ast.Name) and node.id == made.name:
+            above = script.module.up[node]
+            if isinstance(above, ast.Attribute) and above.attr in ("detach", "detach_", "data", "numpy", "cpu", "item"):
+                return False
+    return True

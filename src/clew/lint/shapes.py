@@ -1,0 +1,269 @@
+"""Whether a batch of single numbers lies in a column, (B, 1), or flat, (B,). Anything else is not decided."""
+
+import ast
+from typing import Any
+
+from clew.lint.flow import reaching
+from clew.lint.index import Where
+from clew.lint.script import Script
+from clew.lint.values import Value
+
+ELEMENTWISE = frozenset(
+    "relu sigmoid tanh float double half to cuda cpu detach clone abs exp log sqrt square pow clamp contiguous type "
+    "requires_grad_ neg softplus astype".split()
+)
+REDUCTIONS = frozenset("sum mean amax amin prod logsumexp".split())
+DEEP = 14
+# With one size these give one axis.
+SIZED = ("numpy.random.randn", "numpy.random.rand", "torch.randn", "torch.rand", "numpy.arange", "torch.arange")
+
+
+def form(script: Script, node: Any, where: Where, deep: int = DEEP) -> str:
+    """`column`, `flat`, `number`, or "" when the source does not say."""
+    if deep <= 0 or script.module is not where.block.scope.module:
+        return ""
+    if isinstance(node, ast.Constant):
+        return "number"
+    if isinstance(node, ast.Name):
+        return named(script, node, where, deep)
+    if isinstance(node, ast.UnaryOp):
+        return form(script, node.operand, where, deep - 1)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        return "flat" if form(script, node.right, where, deep - 1) == "flat" else ""
+    if isinstance(node, ast.BinOp):
+        sides = {form(script, side, where, deep - 1) for side in (node.left, node.right)} - {"number"}
+        return sides.pop() if len(sides) == 1 else ""
+    if isinstance(node, ast.Call):
+        return called(script, node, where, deep)
+    if isinstance(node, ast.Attribute):
+        return attribute(script, node, where, deep)
+    if isinstance(node, ast.Subscript):
+        return subscript(script, node, where, deep)
+    return ""
+
+
+def named(script: Script, node: ast.Name, where: Where, deep: int) -> str:
+    scope = where.block.scope
+    while node.id not in scope.defs and scope.parent is not None:
+        scope = scope.parent
+        where = Where(scope.body, 1 << 60)
+    found: set[str] = set()
+    for made in reaching(scope.defs.get(node.id, []), where) if node.id in scope.defs else []:
+        value = at(made) if made.how == "=" else None
+        if value is not None:
+            found.add(form(script, value, made.where, deep - 1))
+        elif made.how == "for":
+            found.add(element(script, made.value, made.path, made.where, deep))
+        else:
+            found.add("")
+    return found.pop() if len(found) == 1 else ""
+
+
+def attribute(script: Script, node: ast.Attribute, where: Where, deep: int) -> str:
+    if node.attr == "values":
+        base = node.value
+        if isinstance(base, ast.Subscript) and isinstance(script.constant(base.slice), str):
+            return "flat"  # one column of a frame
+        if isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and base.func.attr in ("max", "min"):
+            return along(script, base)
+    if node.attr == "data":
+        return form(script, node.value, where, deep - 1)
+    return kept(script, node, where, deep)
+
+
+def kept(script: Script, node: ast.Attribute, where: Where, deep: int) -> str:
+    """An attribute of self that is set once."""
+    cls = script.class_of(where.block.scope)
+    defs = cls.attrs.get(node.attr, []) if cls is not None and isinstance(node.value, ast.Name) else []
+    if len(defs) != 1 or defs[0].how != "=" or defs[0].path:
+        return ""
+    return form(script, defs[0].value, defs[0].where, deep - 1)
+
+
+def along(script: Script, call: ast.Call) -> str:
+    """A reduction over the last axis of a batch of rows."""
+    given = script.arg(call, 0, "dim")
+    if script.constant(script.arg(call, 1, "keepdim")) is True:
+        return "column"
+    return "flat" if script.constant(given) in (1, -1) and not isinstance(script.constant(given), bool) else ""
+
+
+def called(script: Script, node: ast.Call, where: Where, deep: int) -> str:
+    func = node.func
+    dotted = script.dotted(func)
+    if dotted in (
+        "torch.tensor",
+        "torch.FloatTensor",
+        "torch.as_tensor",
+        "torch.Tensor",
+        "torch.from_numpy",
+        "numpy.array",
+    ):
+        return wrapped(script, node, where, deep)
+    if dotted in SIZED and len(node.args) == 1 and not isinstance(node.args[0], ast.Tuple | ast.List | ast.Starred):
+        return "flat"
+    if isinstance(func, ast.Attribute) and (not dotted or dotted.startswith("torch.")):
+        name = func.attr
+        base = script.arg(node, 0, "input") if dotted else func.value
+        args = node.args[1:] if dotted else node.args
+        found = method(script, name, base, args, node, where, deep) if base is not None else ""
+        if found != "?":
+            return found
+    return of_layer(script, node, where)
+
+
+def method(script: Script, name: str, base: Any, args: list[Any], node: ast.Call, where: Where, deep: int) -> str:
+    numbers = [script.constant(arg) for arg in args]
+    if name == "unsqueeze":
+        return "column" if numbers in ([1], [-1]) and form(script, base, where, deep - 1) == "flat" else ""
+    if name in ("view", "reshape"):
+        return {(-1, 1): "column", (-1,): "flat"}.get(tuple(numbers), "") if all(map(plain, numbers)) else ""
+    if name in ("flatten", "ravel") and not args:
+        return "flat"
+    if name == "squeeze":
+        inner = form(script, base, where, deep - 1)
+        return "flat" if inner in ("column", "flat") else ""
+    if name in ELEMENTWISE:
+        return form(script, base, where, deep - 1)
+    if name in REDUCTIONS:
+        return along(script, node) if not script.dotted(node.func) else ""
+    if name == "gather":
+        index = args[1] if len(args) == 2 and numbers[0] == 1 else None
+        return form(script, index, where, deep - 1) if index is not None else ""
+    if name == "log_prob":
+        return ""
+    return "?"
+
+
+def plain(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
+
+
+def wrapped(script: Script, node: ast.Call, where: Where, deep: int) -> str:
+    if not node.args:
+        return ""
+    given = node.args[0]
+    inner = form(script, given, where, deep - 1)
+    if inner in ("flat", "column"):
+        return inner
+    values = script.values.value(given, where, None)
+    return "flat" if len(values) == 1 and values[0].kind == "items" and numbers_only(script, values[0]) else ""
+
+
+def numbers_only(script: Script, value: Value) -> bool:
+    """Whether a list holds plain numbers: written out, or appended one by one."""
+    if value.where is None or value.where.block.scope.module is not script.module or isinstance(value.node, ast.Dict):
+        return False
+    if value.items:
+        return all(form(script, item, value.where, 4) == "number" for item in value.items)
+    scope = value.where.block.scope
+    name = next((name for name, defs in scope.defs.items() if any(grows(made.value, value) for made in defs)), "")
+    added = [
+        call.args[-1]
+        for call in scope.calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("append", "insert")
+        and isinstance(call.func.value, ast.Name)
+        and call.func.value.id == name
+        and call.args
+    ]
+    return bool(added) and all(summed(script, item, scope.defs) for item in added)
+
+
+def grows(node: Any, value: Value) -> bool:
+    return node is value.node or (isinstance(node, ast.Tuple) and value.node in node.elts)
+
+
+def summed(script: Script, node: Any, defs: Any) -> bool:
+    """Whether a name starts as a number and is only ever computed further."""
+    if not isinstance(node, ast.Name) or node.id not in defs:
+        return isinstance(script.constant(node), int | float)
+    return any(isinstance(script.constant(at(made)), int | float) for made in defs[node.id])
+
+
+def at(made: Any) -> Any:
+    value = made.value
+    for step in made.path:
+        value = value.elts[step] if isinstance(value, ast.Tuple) and 0 <= step < len(value.elts) else None
+    return value
+
+
+def subscript(script: Script, node: ast.Subscript, where: Where, deep: int) -> str:
+    index = node.slice
+    if isinstance(index, ast.Tuple) and len(index.elts) == 2 and isinstance(index.elts[0], ast.Slice):
+        last = script.constant(index.elts[1], "?")
+        if last is None:
+            return "column" if form(script, node.value, where, deep - 1) == "flat" else ""
+        return "flat" if last in (0, -1) and form(script, node.value, where, deep - 1) == "column" else ""
+    if isinstance(index, ast.Constant) and index.value == 0 and isinstance(node.value, ast.Call):
+        inner = node.value.func
+        if isinstance(inner, ast.Attribute) and inner.attr in ("max", "min"):
+            return along(script, node.value) if not script.dotted(inner) else ""
+    if isinstance(index, ast.Name | ast.Slice):
+        return form(script, node.value, where, deep - 1)
+    return ""
+
+
+def of_layer(script: Script, node: ast.Call, where: Where) -> str:
+    """What comes out of a network whose last layer has one unit."""
+    values = script.values.value(node, where, None)
+    if len(values) != 1 or values[0].name != "linear" or values[0].owner is None:
+        return ""
+    # The network itself may have taken the column apart; only a call that ends in the layer is certain.
+    if squeezed(script, node, where):
+        return ""
+    made = values[0].owner.node
+    if not isinstance(made, ast.Call) or not values[0].owner.name.endswith("Linear"):
+        return ""
+    return "column" if script.constant(script.arg(made, 1, "out_features")) == 1 else ""
+
+
+def squeezed(script: Script, node: ast.Call, where: Where) -> bool:
+    """Whether a forward of the project reshapes what the layer gave before it returns it."""
+    for called in script.values.value(node.func, where, None):
+        if called.cls is None or "forward" not in called.cls.methods:
+            continue
+        forward = called.cls.methods["forward"]
+        if any(
+            isinstance(call.func, ast.Attribute)
+            and call.func.attr in ("squeeze", "view", "reshape", "flatten", "mean", "sum", "select", "ravel")
+            for call in forward.calls
+        ) or any(isinstance(given, ast.Subscript) for given, _ in forward.returns):
+            return True
+    return False
+
+
+def element(script: Script, iterable: Any, path: tuple[int, ...], where: Where, deep: int) -> str:
+    """What a loop over a loader gives at one place of its batches."""
+    if (
+        isinstance(iterable, ast.Call)
+        and script.dotted(iterable.func) in ("builtins.enumerate", "tqdm.tqdm")
+        and iterable.args
+    ):
+        if script.dotted(iterable.func) == "builtins.enumerate":
+            return element(script, iterable.args[0], path[1:], where, deep - 1) if path[:1] == (1,) else ""
+        return element(script, iterable.args[0], path, where, deep - 1)
+    for value in script.values.value(iterable, where, None):
+        if not value.name.endswith(".DataLoader") or value.where is None:
+            return ""
+        data = script.arg(value.node, 0, "dataset")
+        for held in script.values.value(data, value.where, None) if data is not None else ():
+            if len(path) == 1 and held.cls is not None:
+                return example(script, held, path[0], deep)
+            inside = len(path) == 1 and held.name.endswith(".TensorDataset") and 0 <= path[0] < len(held.node.args)
+            if inside and held.where is not None:
+                return form(script, held.node.args[path[0]], held.where, deep - 1)
+    return ""
+
+
+def example(script: Script, held: Value, place: int, deep: int) -> str:
+    """What batches of a data set of the project hold, from `return self.x[i], self.y[i]` in its __getitem__."""
+    method = held.cls.methods.get("__getitem__") if held.cls is not None else None
+    if method is None or len(method.returns) != 1 or method.module is not script.module:
+        return ""
+    given, where = method.returns[0]
+    if not isinstance(given, ast.Tuple) or not 0 <= place < len(given.elts):
+        return ""
+    item = given.elts[place]
+    single = isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name) and item.slice.id in method.params
+    return form(script, item.value, where, deep - 1) if single and isinstance(item, ast.Subscript) else ""

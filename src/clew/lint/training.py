@@ -1,0 +1,345 @@
+"""What happens in a training program, and in which order: the calls that matter, with helpers looked into.
+
+A loop is training when gradients are computed in it, validation when a model is applied in it without, and neither
+otherwise. Functions and methods of the project that a loop calls count as if they stood there.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from clew.lint.index import Block, Scope
+from clew.lint.script import Script, text
+from clew.lint.values import Value, argument
+
+DEEP = 3
+OPTIMIZER = re.compile(
+    r"(^|[._])(opt|optim|optimi[sz]er)(s|_?[a-z0-9]{0,12}|[A-Z]\w*)?(\[\])?$|[a-z0-9]_?(opt|optim|optimi[sz]er)(\[\])?$"
+)
+SCHEDULER = re.compile(r"sched|lr_s|warmup", re.IGNORECASE)
+SCALER = re.compile(r"scaler", re.IGNORECASE)
+KINDS = frozenset(
+    "backward manual_backward step zero_grad clip_grad_norm_ clip_grad_value_ clip_grad_norm clip_gradients unscale_ "
+    "unscale_gradients update train eval zero_ fill_ _foreach_zero_ minimize".split()
+)
+
+
+# A file without any of these has no training loop, and calls none that matters.
+CONCERNED = frozenset("backward manual_backward zero_grad optimizer optim opt scheduler criterion loss_fn".split())
+DOES = frozenset("backward manual_backward zero_grad step eval train clip_grad_norm_ grad".split())
+
+
+class Event(NamedTuple):
+    """One call that training is made of. `order` sorts events of one scope; `block` is where it happens in that scope;
+    `through` are the calls of helpers that lead to it; `maybe` says that a condition in a helper may skip it."""
+
+    kind: str
+    node: Any
+    order: tuple[int, ...]
+    block: Block
+    who: str
+    value: Value | None
+    through: tuple[ast.Call, ...] = ()
+    maybe: bool = False
+    looped: int = 0
+
+
+class Loop(NamedTuple):
+    """A loop and the events in it, those of helpers included."""
+
+    block: Block
+    events: list[Event]
+
+    def of(self, *kinds: str) -> list[Event]:
+        return [event for event in self.events if event.kind in kinds]
+
+    def has(self, *kinds: str) -> bool:
+        return any(event.kind in kinds for event in self.events)
+
+
+class Training:
+    """The events and loops of one file, found once."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.held: dict[Scope, list[Event]] = {}
+        self.busy: set[Scope] = set()
+        self.all: list[Loop] | None = None
+
+    def events(self, scope: Scope) -> list[Event]:
+        """Everything of interest that a scope does, in order."""
+        if scope not in self.held:
+            if scope in self.busy or len(self.busy) > DEEP:
+                return []
+            self.busy.add(scope)
+            try:
+                found = [event for call in scope.calls for event in self.read(call, scope)]
+                found += self.cleared(scope)
+                found.sort(key=lambda event: event.order)
+            finally:
+                self.busy.discard(scope)
+            if self.busy:
+                return found  # seen from inside another scope it may be cut short
+            self.held[scope] = found
+        return self.held[scope]
+
+    def cleared(self, scope: Scope) -> Iterator[Event]:
+        for target, value, where in scope.attr_sets:
+            if target.attr == "grad" and isinstance(value, ast.Constant) and value.value is None:
+                yield Event("zero", target, (where.order, target.col_offset), where.block, text(target.value), None)
+
+    def read(self, call: ast.Call, scope: Scope) -> Iterator[Event]:
+        module = scope.module
+        where = module.where(call)
+        order = (where.order, getattr(call, "end_lineno", 0), getattr(call, "end_col_offset", 0))
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        kind, value = "", None
+        if name in KINDS:
+            kind, value = self.kind(name, call, scope)
+        if kind:
+            if kind == "step":
+                yield from self.closure(call, scope)
+            base = call.func.value if isinstance(call.func, ast.Attribute) else None
+            yield Event(kind, call, order, where.block, text(base), value)
+            return
+        if self.interesting(call, scope):
+            yield from self.inlined(call, scope)
+
+    def interesting(self, call: ast.Call, scope: Scope) -> bool:
+        """Cheaply: may this call one of the project's own functions?"""
+        func = call.func
+        if isinstance(func, ast.Name):
+            at: Scope | None = scope
+            while at is not None:
+                if func.id in at.defs:
+                    return at.defs[func.id][0].how in ("def", "import", "=", "param", "class")
+                at = at.parent
+            return False
+        if isinstance(func, ast.Attribute):
+            base = func.value
+            return isinstance(base, ast.Name | ast.Attribute) and func.attr not in ("append", "item", "format")
+        return False
+
+    def inlined(self, call: ast.Call, scope: Scope) -> Iterator[Event]:
+        module = scope.module
+        values = self.script.values.of(call.func, module)
+        where = module.where(call)
+        for value in values[:2]:
+            func = value.func if value.kind == "function" else None
+            if func is None or func is scope or func.kind == "lambda" or func.module.names.isdisjoint(DOES):
+                continue
+            for event in self.events(func):
+                inner = event.block.chain()
+                yield Event(
+                    event.kind,
+                    event.node,
+                    (where.order, call.end_lineno or 0, call.end_col_offset or 0, *event.order),
+                    where.block,
+                    event.who,
+                    event.value,
+                    (call, *event.through),
+                    event.maybe
+                    or len(values) > 1
+                    or any(block.kind in ("if", "else", "except", "case") for block in inner),
+                    event.looped + sum(block.kind in ("for", "while") for block in inner),
+                )
+
+    def closure(self, call: ast.Call, scope: Scope) -> Iterator[Event]:
+        if call.args and isinstance(call.args[0], ast.Name | ast.Lambda):
+            made = ast.Call(func=call.args[0], args=[], keywords=[])
+            ast.copy_location(made, call)
+            scope.module.up[made] = scope.module.up[call]
+            yield from self.inlined(made, scope)
+
+    def kind(self, name: str, call: ast.Call, scope: Scope) -> tuple[str, Value | None]:
+        """What a call of this name does, as far as its receiver says."""
+        assert isinstance(call.func, ast.Attribute)
+        base = call.func.value
+        said = text(base)
+        if name in ("backward", "manual_backward"):
+            return (
+                ("distributed", None)
+                if "dist_autograd" in said or "distributed.autograd" in said
+                else ("backward", None)
+            )
+        if name == "step":
+            return self.step(base, said, call, scope)
+        if name == "zero_grad":
+            return "zero", self.one(base, scope)
+        if name in ("zero_", "fill_", "_foreach_zero_"):
+            return ("zero" if ".grad" in ast.unparse(base) or name == "_foreach_zero_" else ""), None
+        if name.startswith("clip_grad"):
+            return "clip", None
+        if name.startswith("unscale"):
+            return "unscale", None
+        if name == "update":
+            return ("scaler_update" if SCALER.search(said) else ""), None
+        if name in ("train", "eval"):
+            return self.mode(name, base, call, scope)
+        return "", None
+
+    def one(self, base: ast.expr, scope: Scope) -> Value | None:
+        values = self.script.values.of(base, scope.module)
+        return values[0] if len(values) == 1 and values[0].kind != "unknown" else None
+
+    def step(self, base: ast.expr, said: str, call: ast.Call, scope: Scope) -> tuple[str, Value | None]:
+        values = self.script.values.of(base, scope.module)
+        value = values[0] if len(values) == 1 else None
+        names = {value.name for value in values if value.kind in ("instance", "made")}
+        if any("lr_scheduler" in name or "schedule" in name.lower() for name in names):
+            return "schedule", value
+        if any(name.startswith("torch.optim.") or name.rsplit(".", 1)[-1].startswith("Adam") for name in names):
+            return "step", value
+        if any(name.endswith("GradScaler") for name in names):
+            return "scaler_step", value
+        if value is not None and value.cls is not None:
+            bases = self.script.values.bases(value.cls)
+            if any("lr_scheduler" in base for base in bases):
+                return "schedule", value
+            if any(base.startswith("torch.optim.") for base in bases):
+                return "step", value
+            return "", None
+        if SCALER.search(said) and call.args:
+            return "scaler_step", value
+        if SCHEDULER.search(said):
+            return "schedule", value
+        if OPTIMIZER.search(said) or any("optimizer" in name.lower() for name in names):
+            return "step", value
+        return "maybe_step", value
+
+    def mode(self, name: str, base: ast.expr, call: ast.Call, scope: Scope) -> tuple[str, Value | None]:
+        if len(call.args) + len(call.keywords) > 1 or (name == "eval" and call.args):
+            return "", None
+        on = name == "train"
+        given = self.script.arg(call, 0, "mode")
+        if given is not None:
+            if not isinstance(given, ast.Constant) or not isinstance(given.value, bool):
+                return ("mode", None) if isinstance(given, ast.Name | ast.Attribute | ast.Compare) else ("", None)
+            on = given.value
+        value = self.one(base, scope)
+        if value is not None and value.cls is not None and not self.script.is_module(value.cls):
+            return "", None
+        if value is not None and value.kind == "ref":
+            return "", None
+        if value is not None and value.name.rsplit(".", 1)[-1].endswith(
+            ("Trainer", "Agent", "PPO", "DQN", "SAC", "A2C")
+        ):
+            return "", None
+        return ("train" if on else "eval"), value
+
+    def loops(self) -> list[Loop]:
+        """Every loop of the file with its events."""
+        found: list[Loop] = []
+        if self.script.module.names.isdisjoint(CONCERNED):
+            return found
+        if self.all is not None:
+            return self.all
+        for scope in self.script.module.scopes:
+            if scope.loops:
+                events = self.events(scope)
+                found += [
+                    Loop(block, [event for event in events if block in event.block.chain()]) for block in scope.loops
+                ]
+        self.all = found
+        return found
+
+    def training(self) -> list[Loop]:
+        """The innermost loops in which gradients are computed."""
+        loops = [loop for loop in self.loops() if loop.has("backward")]
+        return [loop for loop in loops if innermost(loop)]
+
+
+def innermost(loop: Loop) -> bool:
+    """Whether a `backward` stands in this loop and not only in one inside it."""
+    return any(
+        event.kind == "backward" and not event.looped and event.block.loops()[:1] == [loop.block]
+        for event in loop.events
+    )
+
+
+def training(script: Script) -> Training:
+    if "training" not in script.known:
+        script.known["training"] = Training(script)
+    found: Training = script.known["training"]
+    return found
+
+
+def within(loop: Loop, event: Event) -> bool:
+    """Whether an event happens in every turn of the loop: no condition around it, no loop inside."""
+    if event.maybe or event.looped:
+        return False
+    for block in event.block.chain():
+        if block is loop.block:
+            return True
+        if block.kind in ("if", "else", "except", "case", "for", "while"):
+            return False
+    return False
+
+
+def here(script: Script, event: Event) -> Any:
+    """The node to show for an event: its own, or the call in this file that leads to it."""
+    for node in (event.node, *reversed(event.through)):
+        if node in script.module.up or node in script.module.place:
+            return node
+    return event.node
+
+
+def name_here(script: Script, event: Event) -> str:
+    """What the thing that an event is about is called where the event is seen from: a helper's parameter is traced back
+    to the argument it was given."""
+    who = event.who
+    calls = list(event.through)
+    while calls:
+        call = calls.pop()
+        values = script.values.of(call.func, script.module) if call.func in script.module.up else ()
+        func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+        first, _, rest = who.partition(".")
+        if func is None or first not in func.params:
+            continue
+        given = argument(call, func, first)
+        if given is None:
+            continue
+        who = ".".join(part for part in (text(given), rest) if part)
+    return who
+
+
+def alike(first: Event, second: Event) -> bool:
+    """Whether two events happen under the same conditions and in the same loops."""
+    return (
+        first.block is second.block and not first.maybe and not second.maybe and not first.looped and not second.looped
+    )
+
+
+def trained(script: Script, loop: Loop) -> set[str]:
+    """The names of the models that the optimisers stepped in a loop hold."""
+    found: set[str] = set()
+    known = False
+    for event in loop.of("step", "scaler_step"):
+        value = event.value
+        if (
+            event.kind == "scaler_step"
+            and isinstance(event.node, ast.Call)
+            and event.node.args
+            and event.node in script.module.up
+        ):
+            values = script.value(event.node.args[0])
+            value = values[0] if len(values) == 1 else None
+        if value is None or value.kind != "instance" or not isinstance(value.node, ast.Call) or not value.node.args:
+            continue
+        known = True
+        for part in ast.walk(value.node.args[0]):
+            if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters"):
+                found.add(text(part.value))
+    if known:
+        return found - {""}
+    # The optimiser came from elsewhere: a name that is called with the batch, in the loop itself, is the model.
+    for call in loop.block.scope.calls:
+        if call in script.module.up and loop.block in script.module.where(call).block.chain():
+            said = text(call.func)
+            if MODELS.search(said) and (call.args or call.keywords):
+                found.add(said)
+    return found
+
+
+MODELS = re.compile(r"(^|[._])(model|net|network|classifier|unet)(_?\w{0,4})?$", re.IGNORECASE)

@@ -1,0 +1,620 @@
+"""What a value is, as far as the source says. What is unknown stays unknown.
+
+Values are asked for, never computed ahead: `Values.of(expression)` follows names to the definitions that reach them,
+attributes of `self` to where they are set, calls into functions, methods and modules of the same project, and
+parameters to the arguments of their callers. Every question has a limited amount of fuel, so that it always ends.
+"""
+
+import ast
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from clew.lint.flow import reaching
+from clew.lint.index import Class, Def, Module, Scope, Where
+
+# Calls after which the values are still the same values, if in another shape, type or place.
+SAME = frozenset(
+    "view reshape squeeze unsqueeze flatten unflatten contiguous float double half bfloat16 to cuda cpu type type_as "
+    "transpose permute swapaxes movedim t expand expand_as repeat clone requires_grad_ view_as reshape_as mT "
+    "narrow select index_select gather chunk split rename refine_names to_dense dropout pin_memory ravel tile astype "
+    "unbind refine swapdims cast retain_grad masked_select take_along_dim".split()
+)
+SAME_FUNCTIONS = frozenset(
+    "torch.squeeze torch.unsqueeze torch.flatten torch.reshape torch.transpose torch.permute torch.clone torch.gather "
+    "torch.index_select torch.nn.functional.dropout torch.chunk torch.split torch.movedim torch.swapaxes torch.tile "
+    "torch.masked_select torch.narrow torch.autograd.Variable torch.compile torch.jit.script torch.nn.DataParallel "
+    "torch.nn.parallel.DistributedDataParallel torch.distributed.fsdp.FullyShardedDataParallel "
+    "torch.nn.utils.weight_norm torch.nn.utils.spectral_norm torch.nn.utils.parametrizations.weight_norm "
+    "torch.nn.utils.parametrizations.spectral_norm copy.deepcopy copy.copy functools.partial "
+    "einops.rearrange jax.jit jax.vmap jax.checkpoint jax.remat torch.jit.trace typing.cast".split()
+)
+LAYERS = {
+    "Softmax": "softmax",
+    "Softmax2d": "softmax",
+    "LogSoftmax": "log_softmax",
+    "Sigmoid": "sigmoid",
+    "LogSigmoid": "logsigmoid",
+    "Linear": "linear",
+    "LazyLinear": "linear",
+    "Bilinear": "linear",
+    "Conv1d": "linear",
+    "Conv2d": "linear",
+    "Conv3d": "linear",
+    "ReLU": "relu",
+    "Tanh": "tanh",
+}
+TRANSPARENT_LAYERS = frozenset("Dropout Dropout1d Dropout2d Flatten Unflatten Identity AlphaDropout".split())
+FUEL = 400
+DEPTH = 30
+MOST = 8
+
+
+class Value:
+    """One thing that an expression may be.
+
+    kind       name                       other fields
+    unknown
+    ref        dotted name outside        a module, function or class of a library
+    class                                 cls
+    function                              func, owner (the instance it is bound to)
+    instance   dotted class, or ""        cls when it is the project's own; node is the call that made it
+    made       what was called            node, where: the result of calling a library's function or a method
+    const                                 const
+    items                                 items: a literal list, tuple, set, or the values of a dict
+    param      its name                   func: nobody in sight calls it
+    element                               node: the loop's iterable
+    binop, unop                           node, where
+    attr       the attribute's name       node, where: of something unknown
+    module                                module: one of the project's files
+    """
+
+    __slots__ = ("cls", "const", "func", "items", "kind", "module", "name", "node", "owner", "where")
+
+    def __init__(
+        self,
+        kind: str,
+        name: str = "",
+        node: Any = None,
+        where: Where | None = None,
+        cls: Class | None = None,
+        func: Scope | None = None,
+        owner: "Value | None" = None,
+        const: Any = None,
+        items: tuple[Any, ...] = (),
+        module: Module | None = None,
+    ) -> None:
+        self.kind, self.name, self.node, self.where, self.cls = kind, name, node, where, cls
+        self.func, self.owner, self.const, self.items, self.module = func, owner, const, items, module
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name or (self.cls and self.cls.name) or (self.func and self.func.name) or ''}>"
+
+
+UNKNOWN = Value("unknown")
+NOTHING = (UNKNOWN,)
+Alternatives = tuple[Value, ...]
+
+
+class Context(NamedTuple):
+    """The call through which a function is being looked at."""
+
+    func: Scope
+    call: ast.Call
+    where: Where
+    owner: Value | None
+    outer: "Context | None"
+
+
+class Values:
+    """Answers what expressions are. `project` finds other files and callers."""
+
+    def __init__(self, project: Any) -> None:
+        self.project = project
+        self.memo: dict[ast.AST, Alternatives] = {}
+        self.fuel = 0
+        self.depth = 0
+        self.busy: set[tuple[ast.AST, int]] = set()
+
+    def of(self, node: ast.AST, module: Module) -> Alternatives:
+        """What `node` may be, as seen from its own place."""
+        known = self.memo.get(node)
+        if known is None:
+            if self.depth == 0:
+                self.fuel = FUEL
+            known = self.value(node, module.where(node), None)
+        return known
+
+    def value(self, node: Any, where: Where, context: Context | None) -> Alternatives:
+        if context is None and node in self.memo:
+            return self.memo[node]
+        key = (node, id(context))
+        if self.depth == 0:
+            self.fuel = FUEL
+        if self.fuel <= 0 or self.depth > DEPTH or key in self.busy:
+            return NOTHING
+        self.fuel -= 1
+        self.depth += 1
+        self.busy.add(key)
+        try:
+            handler = HANDLERS.get(type(node))
+            found: Alternatives = handler(self, node, where, context) if handler else NOTHING
+        finally:
+            self.busy.discard(key)
+            self.depth -= 1
+        if context is None and self.fuel > 0 and not self.busy:
+            self.memo[node] = found
+        return found
+
+    # names
+
+    def name(self, node: ast.Name, where: Where, context: Context | None) -> Alternatives:
+        inner = self.comprehended(node, where)
+        if inner is not None:
+            return inner
+        return self.named(node.id, where, context)
+
+    def comprehended(self, node: ast.Name, where: Where) -> Alternatives | None:
+        """A comprehension's own variable."""
+        module = where.block.scope.module
+        if node.id not in module.comprehended:
+            return None
+        up = module.up
+        at: ast.AST | None = up.get(node)
+        while at is not None and isinstance(at, ast.expr | ast.comprehension):
+            if isinstance(at, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+                for generator in at.generators:
+                    if any(isinstance(part, ast.Name) and part.id == node.id for part in ast.walk(generator.target)):
+                        return (Value("element", node=generator.iter, where=where),)
+            at = up.get(at)
+        return None
+
+    def named(self, name: str, where: Where, context: Context | None) -> Alternatives:
+        scope: Scope | None = where.block.scope
+        first = True
+        while scope is not None:
+            if name in scope.defs and (first or scope.kind != "class"):
+                at = where if first else Where(scope.body, 1 << 60)
+                return self.join(self.defined(made, context) for made in reaching(scope.defs[name], at))
+            first = False
+            scope = scope.parent
+        return (Value("ref", f"builtins.{name}"),)
+
+    def join(self, many: Iterable[Alternatives]) -> Alternatives:
+        found: list[Value] = []
+        for values in many:
+            for value in values:
+                if len(found) >= MOST:
+                    return NOTHING
+                if value not in found:
+                    found.append(value)
+        return tuple(found) or NOTHING
+
+    def defined(self, made: Def, context: Context | None) -> Alternatives:
+        how = made.how
+        if how in ("=", "walrus"):
+            values = self.value(made.value, made.where, context)
+            return self.unpacked(values, made, context) if made.path else values
+        if how == "def":
+            module = made.where.block.scope.module
+            owner = module.functions[made.value]
+            if owner.decorators() and not self.plainly_decorated(owner):
+                return NOTHING
+            return (Value("function", func=owner),)
+        if how == "class":
+            return (Value("class", cls=made.value),)
+        if how == "import":
+            return self.imported(made.value, made.where.block.scope.module)
+        if how == "param":
+            return self.parameter(made, context)
+        if how == "for":
+            return (Value("element", node=made.value, where=made.where, const=made.path),)
+        if how == "aug":
+            return (Value("binop", node=made.value, where=made.where),)
+        return NOTHING
+
+    def plainly_decorated(self, func: Scope) -> bool:
+        """Whether the decorators leave what the function returns alone."""
+        for node in func.decorators():
+            target = node.func if isinstance(node, ast.Call) else node
+            name = (
+                target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else ""
+            )
+            if name not in PLAIN_DECORATORS:
+                return False
+        return True
+
+    def unpacked(self, values: Alternatives, made: Def, context: Context | None) -> Alternatives:
+        found: list[Alternatives] = []
+        for value in values:
+            at: Alternatives = (value,)
+            for step in made.path:
+                if (
+                    len(at) == 1
+                    and at[0].kind == "items"
+                    and -len(at[0].items) <= step < len(at[0].items)
+                    and step >= 0
+                ):
+                    item = at[0].items[step]
+                    inner = self.inside(at[0], context)
+                    at = self.value(item, at[0].where or made.where, inner) if item is not None else NOTHING
+                else:
+                    at = NOTHING
+            found.append(at)
+        return self.join(found)
+
+    def inside(self, value: Value, context: Context | None) -> Context | None:
+        """The context in which a literal's items were written: that of the function they came out of."""
+        return value.const if isinstance(value.const, Context) else context
+
+    def imported(self, dotted: str, module: Module) -> Alternatives:
+        found = self.project.member(dotted, module)
+        if found is None:
+            return (Value("ref", canonical(dotted)),)
+        if isinstance(found, Module):
+            return (Value("module", module=found),)
+        return self.join(self.defined(made, None) for made in found)
+
+    def parameter(self, made: Def, context: Context | None) -> Alternatives:
+        func: Scope = made.value
+        if func.me == made.name and func.cls is not None:
+            if context is not None and context.func is func and context.owner is not None:
+                return (context.owner,)
+            return (Value("instance", cls=func.cls, const="self"),)
+        at = context
+        if at is not None and at.func is func:
+            given = argument(at.call, func, made.name)
+            if given is not None:
+                return self.value(given, at.where, at.outer)
+            default = default_of(func, made.name)
+            return self.value(default, func.body_where(), None) if default is not None else NOTHING
+        found = [
+            self.value(given, where, None)
+            for call, where in self.project.callers(func)
+            if (given := argument(call, func, made.name)) is not None
+        ]
+        known = [values for values in found if values != NOTHING]
+        return self.join(known) if known else (Value("param", made.name, func=func, node=made.node),)
+
+    # attributes
+
+    def attribute(self, node: ast.Attribute, where: Where, context: Context | None) -> Alternatives:
+        return self.join(self.member(value, node.attr, node, where) for value in self.value(node.value, where, context))
+
+    def member(self, value: Value, name: str, node: ast.AST, where: Where) -> Alternatives:
+        if value.kind == "ref":
+            return (Value("ref", canonical(f"{value.name}.{name}")),)
+        if value.kind == "module" and value.module is not None:
+            return self.imported(f"{value.module.name}.{name}", value.module)
+        if value.cls is not None and value.kind in ("instance", "class"):
+            found = self.of_class(value, name)
+            if found is not None:
+                return found
+        if name == "data" and value.kind in ("made", "attr"):
+            return (value,)
+        return (Value("attr", name, node, where, owner=value),)
+
+    def of_class(self, value: Value, name: str) -> Alternatives | None:
+        assert value.cls is not None
+        for cls in self.lineage(value.cls):
+            if name in cls.methods:
+                func = cls.methods[name]
+                if any(isinstance(item, ast.Name) and item.id == "property" for item in func.decorators()):
+                    return self.returned(func, None, None, value)
+                return (Value("function", func=func, owner=value if value.kind == "instance" else None),)
+            if name in cls.attrs:
+                return self.join(self.set_on(made, value) for made in cls.attrs[name] if not empty(made))
+            if name in cls.body.defs:
+                return self.join(self.defined(made, None) for made in cls.body.defs[name])
+        return None
+
+    def set_on(self, made: Def, owner: Value) -> Alternatives:
+        func = made.where.block.scope
+        context = None
+        if isinstance(owner.node, ast.Call) and owner.where is not None and func.name == "__init__":
+            context = Context(func, owner.node, owner.where, owner, None)
+        return self.defined(made, context)
+
+    def lineage(self, cls: Class) -> list[Class]:
+        """The class and those of its bases that the project defines."""
+        found: list[Class] = []
+        queue = [cls]
+        while queue and len(found) < 12:
+            at = queue.pop(0)
+            if at in found:
+                continue
+            found.append(at)
+            for base in at.node.bases:
+                queue += [
+                    value.cls for value in self.value(base, at.where, None) if value.kind == "class" and value.cls
+                ]
+        return found
+
+    def bases(self, cls: Class) -> list[str]:
+        """Dotted names of the library classes that `cls` descends from; "?" for a base that nothing is known of."""
+        found: list[str] = []
+        for at in self.lineage(cls):
+            for base in at.node.bases:
+                target = base.value if isinstance(base, ast.Subscript) else base
+                for value in self.value(target, at.where, None):
+                    if value.kind == "ref":
+                        found.append(value.name)
+                    elif value.kind != "class":
+                        found.append("?")
+        return found
+
+    # calls
+
+    def call(self, node: ast.Call, where: Where, context: Context | None) -> Alternatives:
+        called = self.value(node.func, where, context)
+        return self.join(self.result(value, node, where, context) for value in called)
+
+    def result(self, called: Value, node: ast.Call, where: Where, context: Context | None) -> Alternatives:
+        kind = called.kind
+        if kind == "made" and called.name.startswith(("torchvision.models.", "timm.", "models.")):
+            head = self.replaced_head(called, node)
+            return self.join(self.result(value, node, where, context) for value in head) if head else NOTHING
+        if kind == "ref":
+            return self.library(called.name, node, where, context)
+        if kind == "class" and called.cls is not None:
+            return (Value("instance", cls=called.cls, node=node, where=where),)
+        if kind == "function" and called.func is not None:
+            return self.returned(called.func, node, Place(where, context), called.owner)
+        if kind == "instance":
+            return self.applied(called, node, where, context)
+        if kind == "attr":
+            if called.name in SAME and isinstance(node.func, ast.Attribute):
+                return self.value(node.func.value, where, context)
+            if called.name in ("train", "eval") and called.owner is not None and called.owner.kind == "instance":
+                return (called.owner,)
+            return (Value("made", called.name, node, where, owner=called.owner),)
+        return NOTHING
+
+    def replaced_head(self, called: Value, node: ast.Call) -> Alternatives:
+        """The layer that a library's model was given as its last: `model.fc = nn.Sequential(...)`."""
+        made = called.where
+        if made is None or not isinstance(node.func, ast.Name):
+            return ()
+        found: Alternatives = ()
+        for target, value, at in made.block.scope.attr_sets:
+            named = isinstance(target.value, ast.Name) and target.value.id == node.func.id
+            if named and target.attr in ("fc", "classifier", "head", "heads") and value is not None:
+                found = self.value(value, at, None)
+        return found
+
+    def library(self, name: str, node: ast.Call, where: Where, context: Context | None) -> Alternatives:
+        if name in SAME_FUNCTIONS and node.args:
+            return self.value(node.args[0], where, context)
+        if name == "builtins.super":
+            func: Scope | None = where.block.scope
+            while func is not None and func.cls is None:
+                func = func.parent
+            bases = [value.cls for cls in ([func.cls] if func and func.cls else []) for value in self.class_bases(cls)]
+            return (Value("instance", cls=bases[0]),) if bases and bases[0] is not None else NOTHING
+        last = name.rsplit(".", 1)[-1]
+        if last[:1].isupper():
+            return (Value("instance", name, node, where),)
+        if name.startswith("torch.") and "." not in name[6:].replace("nn.functional.", "").replace("special.", ""):
+            return (Value("made", last, node, where, const=name),)
+        return (Value("made", name, node, where, const=name),)
+
+    def class_bases(self, cls: Class) -> list[Value]:
+        return [
+            value for base in cls.node.bases for value in self.value(base, cls.where, None) if value.kind == "class"
+        ]
+
+    def returned(self, func: Scope, node: ast.Call | None, at: "Place | None", owner: Value | None) -> Alternatives:
+        if func.yields or isinstance(func.node, ast.AsyncFunctionDef):
+            return NOTHING
+        context = Context(func, node, at.where, owner, at.context) if node is not None and at is not None else None
+        found: list[Alternatives] = []
+        for given, where in func.returns[:MOST]:
+            values = self.value(given, where, context)
+            if isinstance(given, ast.Tuple | ast.List | ast.Dict):
+                values = tuple(
+                    Value("items", node=value.node, where=value.where, items=value.items, const=context)
+                    if value.kind == "items"
+                    else value
+                    for value in values
+                )
+            found.append(values)
+        return self.join(found) if found else (Value("const", const=None),)
+
+    def applied(self, called: Value, node: ast.Call, where: Where, context: Context | None) -> Alternatives:
+        """What comes out of calling an instance: of a layer, of a module's forward."""
+        if called.cls is not None:
+            for name in ("forward", "__call__", "call"):
+                found = self.of_class(called, name)
+                if found and found[0].kind == "function" and found[0].func is not None:
+                    return self.returned(found[0].func, node, Place(where, context), called)
+            return NOTHING
+        last = called.name.rsplit(".", 1)[-1]
+        if not called.name.startswith("torch.nn."):
+            return (Value("made", f"{called.name}()", node, where, owner=called),)
+        if last in LAYERS:
+            return (Value("made", LAYERS[last], node, where, owner=called),)
+        if last in TRANSPARENT_LAYERS and node.args:
+            return self.value(node.args[0], where, context)
+        if last == "Sequential" and called.where is not None:
+            layer = self.last_layer(called, context)
+            return self.join(self.result(value, node, where, context) for value in layer)
+        return (Value("made", f"{called.name}()", node, where, owner=called),)
+
+    def last_layer(self, sequential: Value, context: Context | None) -> Alternatives:
+        args = sequential.node.args
+        assert sequential.where is not None
+        layers: list[Any] | None = list(args)
+        if len(args) == 1:
+            layers = self.sequence(args[0].value if isinstance(args[0], ast.Starred) else args[0], sequential)
+        for layer in reversed(layers or []):
+            if isinstance(layer, ast.Starred):
+                inner = self.sequence(layer.value, sequential)
+                layer = inner[-1] if inner else None
+            if layer is None:
+                return NOTHING
+            at = sequential.where.block.scope.module.where(layer)
+            values = self.value(layer, at, context if at.block.scope is sequential.where.block.scope else None)
+            names = [value.name.rsplit(".", 1)[-1] for value in values]
+            if not all(name in TRANSPARENT_LAYERS for name in names):
+                return values
+        return NOTHING
+
+    def sequence(self, node: Any, sequential: Value) -> list[Any] | None:
+        """The layers that a list expression holds, with what was appended to it; None when that is not plain."""
+        assert sequential.where is not None
+        if isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Name | ast.Attribute):
+            name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            if name in ("OrderedDict", "list", "tuple"):
+                return self.sequence(node.args[0], sequential)
+        if isinstance(node, ast.List | ast.Tuple):
+            return [item.elts[1] if isinstance(item, ast.Tuple) and len(item.elts) == 2 else item for item in node.elts]
+        if isinstance(node, ast.Dict):
+            return list(node.values)
+        if isinstance(node, ast.Name):
+            return self.grown(node, sequential.where)
+        return [node] if isinstance(node, ast.Call) else None
+
+    def grown(self, node: ast.Name, where: Where) -> list[Any] | None:
+        scope = where.block.scope
+        found: list[tuple[int, Any]] = []
+        for made in scope.defs.get(node.id, []):
+            value = made.value
+            if made.how == "aug" and isinstance(value, ast.AugAssign):
+                value = value.value
+            if not isinstance(value, ast.List):
+                return None
+            found += [(made.where.order, item) for item in value.elts]
+        module = scope.module
+        for call in scope.calls:
+            func = call.func
+            if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == node.id:
+                if func.attr == "append" and len(call.args) == 1:
+                    found.append((module.where(call).order, call.args[0]))
+                elif func.attr in ("extend", "insert"):
+                    found.append((module.where(call).order, None))
+        found.sort(key=lambda pair: pair[0])
+        return [item for order, item in found if order < where.order]
+
+    # other expressions
+
+    def literal(self, node: Any, where: Where, context: Context | None) -> Alternatives:
+        items = tuple(node.values) if isinstance(node, ast.Dict) else tuple(node.elts)
+        return (Value("items", node=node, where=where, items=items, const=context),)
+
+    def constant(self, node: ast.Constant, _: Where, __: Context | None) -> Alternatives:
+        return (Value("const", const=node.value, node=node),)
+
+    def arithmetic(self, node: Any, where: Where, context: Context | None) -> Alternatives:
+        kind = "binop" if isinstance(node, ast.BinOp) else "unop"
+        return (Value(kind, node=node, where=where, const=context),)
+
+    def compared(self, node: ast.Compare, where: Where, _: Context | None) -> Alternatives:
+        return (Value("made", "compare", node, where),)
+
+    def either(self, node: ast.IfExp, where: Where, context: Context | None) -> Alternatives:
+        return self.join(self.value(part, where, context) for part in (node.body, node.orelse))
+
+    def subscript(self, node: ast.Subscript, where: Where, context: Context | None) -> Alternatives:
+        found = []
+        for value in self.value(node.value, where, context):
+            index = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            if value.kind == "items":
+                found.append(self.item(value, index, where, context))
+            elif value.kind == "made":
+                found.append((value,) if not isinstance(index, str) else NOTHING)
+            else:
+                found.append(NOTHING)
+        return self.join(found)
+
+    def item(self, value: Value, index: Any, where: Where, context: Context | None) -> Alternatives:
+        inner, at = self.inside(value, context), value.where or where
+        if isinstance(value.node, ast.Dict):
+            for key, given in zip(value.node.keys, value.node.values, strict=True):
+                if isinstance(key, ast.Constant) and key.value == index and index is not None:
+                    return self.value(given, at, inner)
+        elif isinstance(index, int) and not isinstance(index, bool) and -len(value.items) <= index < len(value.items):
+            return self.value(value.items[index], at, inner)
+        return NOTHING
+
+    def within(self, node: Any, where: Where, context: Context | None) -> Alternatives:
+        return self.value(node.value, where, context)
+
+    def anonymous(self, node: ast.Lambda, where: Where, _: Context | None) -> Alternatives:
+        return (Value("function", func=where.block.scope.module.functions[node]),)
+
+
+class Place(NamedTuple):
+    """Where a call stands, and how we came there."""
+
+    where: Where
+    context: Context | None
+
+
+PLAIN_DECORATORS = frozenset(
+    "no_grad inference_mode staticmethod classmethod override torch_function cached lru_cache cache jit compile script "
+    "enable_grad autocast custom_fwd typechecked jaxtyped beartype record_function partial wraps abstractmethod "
+    "deprecate_kwarg can_return_tuple add_start_docstrings_to_model_forward replace_return_docstrings auto_docstring "
+    "add_code_sample_docstrings export property".split()
+)
+HANDLERS: dict[type, Any] = {
+    ast.Name: Values.name,
+    ast.Attribute: Values.attribute,
+    ast.Call: Values.call,
+    ast.List: Values.literal,
+    ast.Tuple: Values.literal,
+    ast.Set: Values.literal,
+    ast.Dict: Values.literal,
+    ast.Constant: Values.constant,
+    ast.BinOp: Values.arithmetic,
+    ast.UnaryOp: Values.arithmetic,
+    ast.Compare: Values.compared,
+    ast.IfExp: Values.either,
+    ast.Subscript: Values.subscript,
+    ast.Await: Values.within,
+    ast.Starred: Values.within,
+    ast.NamedExpr: Values.within,
+    ast.Lambda: Values.anonymous,
+}
+
+
+def empty(made: Def) -> bool:
+    return isinstance(made.value, ast.Constant) and made.value.value is None
+
+
+def argument(call: ast.Call, func: Scope, name: str) -> ast.expr | None:
+    """What `call` gives for the parameter `name` of `func`; None when it gives nothing, or hides it behind a star."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    if any(isinstance(arg, ast.Starred) for arg in call.args):
+        return None
+    if name not in func.params:
+        return None
+    at = func.params.index(name) - (1 if func.me else 0)
+    return call.args[at] if 0 <= at < len(call.args) else None
+
+
+def default_of(func: Scope, name: str) -> ast.expr | None:
+    args = getattr(func.node, "args", None)
+    if not isinstance(args, ast.arguments):
+        return None
+    plain = [*args.posonlyargs, *args.args]
+    for arg, default in zip(reversed(plain), reversed(args.defaults), strict=False):
+        if arg.arg == name:
+            return default
+    for arg, given in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        if arg.arg == name:
+            return given
+    return None
+
+
+def canonical(dotted: str) -> str:
+    """One spelling for what a library exports under several."""
+    if dotted.startswith("torch."):
+        if dotted.startswith("torch.nn.modules."):
+            return "torch.nn." + dotted.rsplit(".", 1)[-1]
+        if dotted.startswith("torch.optim.") and dotted.count(".") == 3 and dotted.rsplit(".", 1)[-1][:1].isupper():
+            part = dotted.split(".")
+            return dotted if part[2] in ("lr_scheduler", "swa_utils") else f"torch.optim.{part[3]}"
+        if dotted.startswith("torch.functional."):
+            return "torch." + dotted[17:]
+    return dotted

@@ -1,0 +1,436 @@
+"""Notes what environments give out: observation, action, reward and how an episode stopped.
+
+Only the outermost environment is followed: what a wrapper or a vector environment calls inside itself is part of its
+step. Environments of gymnasium, gym and stable-baselines3 are found by their base classes, one that the script wrote
+itself by a method `step` that takes an action and gives back an observation, a reward and a flag.
+
+Observations are kept as the hash of their 32-bit values: enough to know one again when it enters a network.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from clew.observe.patches import Patches, unframe
+from clew.observe.places import is_users, users_place
+
+KEPT = 20_000
+DENSE = 5_000
+"""Environment steps that are all looked at. Later ones are only counted, except while the learner is sampled."""
+COLUMNS = 4096
+TRIES = 3
+BASES = (
+    ("gymnasium.core", "Env"),
+    ("gymnasium.vector.vector_env", "VectorEnv"),
+    ("gym.core", "Env"),
+    ("gym.vector.vector_env", "VectorEnv"),
+    ("stable_baselines3.common.vec_env.base_vec_env", "VecEnv"),
+)
+_inside = threading.local()
+_of: weakref.WeakKeyDictionary[Any, Experience] = weakref.WeakKeyDictionary()
+
+
+class Transition(NamedTuple):
+    """One step of one environment. `seen` is what a network was given for the observation, where that was looked at."""
+
+    lane: int  # one of several environments side by side has a lane of its own
+    number: int  # within its lane
+    key: int | None
+    seen: int | None
+    next_key: int | None
+    reward: float
+    action: int | None  # of a discrete choice
+    terminated: bool
+    truncated: bool
+    flagged: bool  # the environment tells the two apart
+    idle: bool  # a step that only started the next episode: its action had no effect
+
+
+class Side(NamedTuple):
+    """The state of one environment object between two steps."""
+
+    first_lane: int
+    keys: list[int | None]  # the observations to act on, by lane
+    ended: list[bool]
+    lengths: list[int]
+    steps: int = 0
+
+
+class Told(NamedTuple):
+    """What a call of step gave back, taken apart."""
+
+    observation: Any
+    rewards: np.ndarray[Any, Any]
+    terminated: np.ndarray[Any, Any]
+    truncated: np.ndarray[Any, Any]
+    flagged: bool
+    info: Any
+
+
+class Experience:
+    """What all environments of a process have shown so far. One per recorder."""
+
+    def __init__(self, recorder: Any) -> None:
+        self.recorder = weakref.ref(recorder)
+        self.steps = 0
+        self.lanes = 0
+        self.counts: dict[int, int] = {}  # how many step together, by environment that is passed over
+        self.sides: weakref.WeakKeyDictionary[Any, Side] = weakref.WeakKeyDictionary()
+        self.kept: deque[Transition] = deque()
+        self.by_key: dict[int, list[Transition]] = {}
+        self.by_next: dict[int, list[Transition]] = {}
+        self.by_number: dict[tuple[int, int], Transition] = {}
+        self.lengths: set[int] = set()  # of ended episodes, the first few different ones
+        self.terminated = self.truncated = 0
+        self.width = 0  # values in one observation
+        self.given: tuple[list[int], int] | None = None  # rows and width of what a network saw last
+        self.place: Any = None
+        self.followed: set[tuple[type, str]] = set()
+
+    @property
+    def active(self) -> bool:
+        return bool(self.steps or len(self.sides))
+
+    def wanted(self) -> bool:
+        recorder = self.recorder()
+        return recorder is not None and (recorder.sampled or self.steps < DENSE)
+
+    # --- what networks are given
+
+    def network_saw(self, keys: list[int], width: int) -> None:
+        """A network was given these rows; the last of the right form before a step are what was acted on."""
+        if width == self.width or self.given is None:
+            self.given = (keys, width)
+
+    # --- what environments give
+
+    def passed_over(self, env: Any) -> None:
+        """A step that is only counted; the next one that is looked at begins afresh."""
+        held = self.sides.pop(env, None)
+        self.counts[id(env)] = lanes = len(held.keys) if held is not None else self.counts.get(id(env), 1)
+        self.steps += lanes
+        self.given = None
+
+    def began(self, env: Any, result: Any) -> None:
+        observation = result[0] if isinstance(result, tuple) and len(result) == 2 else result
+        held = self.sides.get(env)
+        lanes = int(getattr(env, "num_envs", 0) or 1) if held is None else len(held.keys)
+        keys, width = keys_of(observation, lanes)
+        self.width = width or self.width
+        self.sides[env] = self._side(held, keys, [False] * lanes, [0] * lanes)
+
+    def _side(self, held: Side | None, keys: list[int | None], ended: list[bool], lengths: list[int]) -> Side:
+        if held is not None and len(held.keys) == len(keys):
+            return Side(held.first_lane, keys, ended, lengths, held.steps)
+        self.lanes += len(keys)
+        return Side(self.lanes - len(keys), keys, ended, lengths)
+
+    def stepped(self, env: Any, action: Any, told: Told) -> None:
+        lanes = len(told.rewards)
+        self.steps += lanes
+        if self.place is None:
+            self.place = users_place(3)
+        held = self.sides.get(env)
+        if held is None or len(held.keys) != lanes:
+            held = self._side(None, [None] * lanes, [False] * lanes, [0] * lanes)
+        keys, width = keys_of(told.observation, lanes)
+        self.width = width or self.width
+        seen: list[int | None] = [None] * lanes
+        if self.given is not None and len(self.given[0]) == lanes:
+            seen = list(self.given[0])
+        self.given = None
+        actions = actions_of(action, lanes)
+        again = restarts_at_next_step(env) and lanes == len(held.keys)
+        for lane in range(lanes):
+            self._keep(env, held, lane, again, keys[lane], seen[lane], actions[lane], told)
+        ends = (told.terminated | told.truncated).tolist()
+        lengths = [0 if end else length + 1 for end, length in zip(ends, held.lengths, strict=True)]
+        following = keys if restarts_at_once(env) else [None if e else k for e, k in zip(ends, keys, strict=True)]
+        self.sides[env] = Side(held.first_lane, following, ends, lengths, held.steps + 1)
+
+    def _keep(
+        self,
+        env: Any,
+        held: Side,
+        lane: int,
+        again: bool,
+        key: int | None,
+        seen: int | None,
+        action: int | None,
+        told: Told,
+    ) -> None:
+        terminated, truncated = bool(told.terminated[lane]), bool(told.truncated[lane])
+        if terminated or truncated:
+            self.terminated += terminated
+            self.truncated += truncated
+            if len(self.lengths) < 64:
+                self.lengths.add(held.lengths[lane] + 1)
+            if restarts_at_once(env):
+                key = final_key(told.info, lane)
+        found = Transition(
+            held.first_lane + lane,
+            held.steps,
+            held.keys[lane],
+            seen,
+            key,
+            float(told.rewards[lane]),
+            action,
+            terminated,
+            truncated and not terminated,
+            told.flagged,
+            again and held.ended[lane],
+        )
+        self.kept.append(found)
+        self._index(found)
+        if len(self.kept) > KEPT:
+            self._forget()
+
+    def _index(self, found: Transition) -> None:
+        self.by_number[found.lane, found.number] = found
+        for mark in {found.key, found.seen}:
+            if mark is not None:
+                self.by_key.setdefault(mark, []).append(found)
+        if found.next_key is not None:
+            self.by_next.setdefault(found.next_key, []).append(found)
+
+    def _forget(self) -> None:
+        while len(self.kept) > KEPT // 2:
+            self.kept.popleft()
+        self.by_number, self.by_key, self.by_next = {}, {}, {}
+        for held in self.kept:
+            self._index(held)
+
+    # --- questions
+
+    def knows(self, key: int) -> bool:
+        return key in self.by_key or key in self.by_next
+
+    def following(self, held: Transition) -> Transition | None:
+        """The step that the same environment made next."""
+        return self.by_number.get((held.lane, held.number + 1))
+
+
+# --- reading values
+
+
+def keys_of(observation: Any, lanes: int) -> tuple[list[int | None], int]:
+    """One hash for each row, and how many values a row has; nothing for what is no array."""
+    array = as_array(observation)
+    if array is None or array.size == 0 or array.size % lanes:
+        return [None] * lanes, 0
+    rows = array.reshape(lanes, -1)
+    return hashes(rows), rows.shape[1]
+
+
+def hashes(rows: np.ndarray[Any, Any]) -> list[int | None]:
+    thin = -(-rows.shape[1] // COLUMNS)
+    values = np.ascontiguousarray(rows[:, ::thin], dtype=np.float32) + np.float32(0)  # one zero, not two
+    return [hash(row.tobytes()) for row in values]
+
+
+def as_array(value: Any) -> np.ndarray[Any, Any] | None:
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = (value.float() if value.is_floating_point() else value).numpy()
+    if isinstance(value, int | float):
+        return np.array([value], np.float32)
+    if not isinstance(value, np.ndarray | np.generic | list | tuple):
+        return None
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different lengths
+        return None
+    return array if array.dtype.kind in "fiub" else None
+
+
+def actions_of(action: Any, lanes: int) -> list[int | None]:
+    array = as_array(action)
+    if array is None or array.size != lanes or array.dtype.kind not in "iu":
+        return [None] * lanes
+    return [int(one) for one in array.reshape(-1)]
+
+
+def flags(value: Any) -> np.ndarray[Any, Any] | None:
+    """Flags by lane; None for what is no flag."""
+    if isinstance(value, bool | np.bool_):
+        return np.array([bool(value)])
+    if isinstance(value, int | float) and value in (0, 1):
+        return np.array([bool(value)])
+    array = as_array(value) if hasattr(value, "shape") else None
+    if array is None or array.ndim > 1 or not (array.dtype.kind == "b" or np.isin(array, (0, 1)).all()):
+        return None
+    return array.reshape(-1).astype(bool)
+
+
+def told_by(result: Any) -> Told | None:
+    """A step's result taken apart; None for what no environment would give back."""
+    if not isinstance(result, tuple) or len(result) < 3 or isinstance(result[1], bool | np.bool_):
+        return None
+    rewards = as_array(result[1])
+    if rewards is None or rewards.ndim > 1 or rewards.dtype.kind == "b" or not np.isfinite(rewards).all():
+        return None
+    rewards = rewards.reshape(-1).astype(np.float64)
+    ended = flags(result[2])
+    if ended is None or len(ended) != len(rewards) or as_array(result[0]) is None:
+        return None
+    info = next((held for held in result[3:] if isinstance(held, dict | list | tuple)), None)
+    cut = flags(result[3]) if len(result) > 3 else None
+    if cut is not None and len(cut) == len(ended):
+        return Told(result[0], rewards, ended, cut, True, info)
+    cut = limits(info, len(ended))
+    if cut is not None:
+        return Told(result[0], rewards, ended & ~cut, cut, True, info)
+    return Told(result[0], rewards, ended, np.zeros_like(ended), False, info)
+
+
+def limits(info: Any, lanes: int) -> np.ndarray[Any, Any] | None:
+    """The older way to say that a time limit was reached."""
+    held = [info] if isinstance(info, dict) and lanes == 1 else info
+    if not isinstance(held, list | tuple) or len(held) != lanes or not all(isinstance(one, dict) for one in held):
+        return None
+    if not any("TimeLimit.truncated" in one for one in held):
+        return None
+    return np.array([bool(one.get("TimeLimit.truncated", False)) for one in held])
+
+
+def final_key(info: Any, lane: int) -> int | None:
+    """The observation before the reset, where a vector environment keeps it."""
+    found: Any = None
+    if isinstance(info, dict):
+        held = info.get("final_obs", info.get("final_observation"))
+        found = held[lane] if held is not None and len(held) > lane else None
+    elif isinstance(info, list | tuple) and len(info) > lane and isinstance(info[lane], dict):
+        found = info[lane].get("terminal_observation")
+    return None if found is None else keys_of(found, 1)[0][0]
+
+
+def restarts_at_once(env: Any) -> bool:
+    """Whether an ended episode is followed at once by the first observation of the next, in the same result."""
+    if not hasattr(env, "num_envs"):
+        return False
+    mode = _autoreset(env)
+    return mode is None or "SAME" in mode
+
+
+def restarts_at_next_step(env: Any) -> bool:
+    mode = _autoreset(env) if hasattr(env, "num_envs") else None
+    return mode is not None and "NEXT" in mode
+
+
+def _autoreset(env: Any) -> str | None:
+    held = getattr(env, "metadata", None)
+    mode = held.get("autoreset_mode") if isinstance(held, dict) else None
+    return None if mode is None else str(getattr(mode, "name", mode))
+
+
+# --- finding environments
+
+
+def experience_of(recorder: Any) -> Experience:
+    """The experience of this recorder."""
+    held = _of.get(recorder)
+    if held is None:
+        held = _of[recorder] = Experience(recorder)
+    return held
+
+
+def patches_of(recorder: Any) -> Patches | None:
+    """Where replacements for this recorder are kept, so that they go when it does."""
+    from clew.observe import hooks
+
+    return next((held.patches for held in list(hooks._installed) if held.recorder is recorder), None)
+
+
+def find_environments(experience: Experience, patches: Patches) -> None:
+    """Look for classes of environments that are there by now."""
+    for name, base in BASES:
+        kind = getattr(sys.modules.get(name), base, None)
+        if isinstance(kind, type):
+            for each in below(kind):
+                _follow(each, experience, patches)
+    for module in list(sys.modules.values()):
+        if type(module) is ModuleType and is_users(str(vars(module).get("__file__") or "<none>")):
+            for each in list(vars(module).values()):
+                if isinstance(each, type) and each.__module__ == module.__name__ and _may_be_one(each):
+                    _follow(each, experience, patches)
+
+
+def below(kind: type) -> Iterator[type]:
+    waiting: list[type] = [kind]
+    known: set[type] = set()
+    while waiting:
+        each = waiting.pop()
+        if each not in known:
+            known.add(each)
+            yield each
+            waiting += type.__subclasses__(each)
+
+
+def _may_be_one(kind: type) -> bool:
+    """A class of the script's own with `step(action)`, which is no module, optimiser or scheduler."""
+    step = vars(kind).get("step")
+    if not isinstance(step, FunctionType) or step.__code__.co_argcount < 2:
+        return False
+    return not any(base.__module__.split(".")[0] in ("torch", "pytorch_lightning", "lightning") for base in kind.mro())
+
+
+def _follow(kind: type, experience: Experience, patches: Patches) -> None:
+    for name in ("step", "reset"):
+        if isinstance(vars(kind).get(name), FunctionType) and (kind, name) not in experience.followed:
+            experience.followed.add((kind, name))
+            patches.replace(kind, name, functools.partial(_around, weakref.ref(experience), name))
+
+
+def _around(held: weakref.ref[Experience], name: str, original: Any) -> Any:
+    strange = [0]
+
+    def wrapper(env: Any, *args: Any, **kwargs: Any) -> Any:
+        if getattr(_inside, "depth", 0) or strange[0] >= TRIES:
+            return original(env, *args, **kwargs)
+        _inside.depth = 1
+        try:
+            result = original(env, *args, **kwargs)
+        except BaseException as error:
+            unframe(error)
+            raise
+        finally:
+            _inside.depth = 0
+        experience = held()
+        if experience is not None:
+            _tell(experience, strange, name, env, args, kwargs, result)
+        return result
+
+    return wrapper
+
+
+def _tell(experience: Experience, strange: list[int], name: str, env: Any, args: Any, kwargs: Any, result: Any) -> None:
+    recorder = experience.recorder()
+    if recorder is None or recorder.busy or recorder.pid != os.getpid():
+        return
+    try:
+        with recorder.quietly():
+            if name == "reset":
+                if result is not None:
+                    experience.began(env, result)
+                return
+            if not experience.wanted():
+                experience.passed_over(env)
+                return
+            told = told_by(result)
+            if told is None:
+                strange[0] += 1
+            else:
+                strange[0] = 0
+                experience.stepped(env, args[0] if args else next(iter(kwargs.values()), None), told)
+    except Exception:  # noqa: BLE001  # the script comes first: what cannot be read is not followed
+        strange[0] += 1

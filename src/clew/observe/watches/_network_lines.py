@@ -1,0 +1,140 @@
+"""Which line of the user's made which operation of a graph.
+
+For the length of a few steps Python itself says when a line of the user's code begins, and autograd what number its
+next operation will get: all operations with numbers from there up to the next line are made by that line. Operations
+keep their place relative to the first one of their graph, so what was learned on one step serves for every later graph
+of the same size. Nothing of torch is replaced for this, and a debugger or coverage tool that traces is left alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from clew.observe.places import is_users, shown
+from clew.observe.watches._network_spans import _extent
+from clew.records.place import Place
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+MOST_EVENTS = 40_000
+"""Calls and lines followed in one stretch: some tens of milliseconds."""
+SIZES = 8
+Size = tuple[int, int]
+
+
+class Mark(NamedTuple):
+    number: int  # of the next operation when the line began
+    code: CodeType
+    line: int
+
+
+class Lines:
+    """`start` and `stop` enclose a stretch; `keep` remembers it for graphs of that size; `at` answers."""
+
+    def __init__(self) -> None:
+        self.marks: list[Mark] = []
+        self.end = -1  # the number of the first operation after the stretch
+        self.known: dict[Size, list[Mark]] = {}
+        self.stretches = 0
+        self.following = False
+        self._events = 0
+        self._number: Any = getattr(torch._C._autograd, "_get_sequence_nr", None)
+
+    def start(self) -> None:
+        if self.following or self._number is None or sys.gettrace() is not None or _compiles():
+            return
+        self.following = True
+        self.stretches += 1
+        self._events = 0
+        self.marks = []
+        frame: FrameType | None = sys._getframe(1)
+        innermost = True
+        while frame is not None:
+            if is_users(frame.f_code.co_filename) and frame.f_trace is None:
+                if innermost:
+                    self.marks.append(Mark(self._number(), frame.f_code, frame.f_lineno))
+                    innermost = False
+                frame.f_trace = self._line
+            frame = frame.f_back
+        sys.settrace(self._call)
+
+    def stop(self) -> None:
+        if not self.following:
+            return
+        self.following = False
+        self.end = self._number()
+        if sys.gettrace() == self._call:
+            sys.settrace(None)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_trace == self._line:
+                frame.f_trace = None
+            frame = frame.f_back
+
+    def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
+        del event, argument
+        self._events += 1
+        if self._events > MOST_EVENTS:
+            self.stop()
+            self.marks = []
+            return None
+        return self._line if is_users(frame.f_code.co_filename) else None
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        del argument
+        self._events += 1
+        if not self.following:
+            return None
+        if event == "line":
+            self._mark(frame)
+        elif event == "return":  # the rest of the caller's line goes on, without a word
+            above = frame.f_back
+            while above is not None and not is_users(above.f_code.co_filename):
+                above = above.f_back
+            if above is not None:
+                self._mark(above)
+        return self._line
+
+    def _mark(self, frame: FrameType) -> None:
+        mark = Mark(self._number(), frame.f_code, frame.f_lineno or 0)
+        if self.marks and self.marks[-1].number == mark.number:
+            self.marks[-1] = mark
+        else:
+            self.marks.append(mark)
+
+    def keep(self, nodes: list[Any]) -> bool:
+        """Remember the stretch for graphs of this size; whether that size was new."""
+        base, size = _extent(nodes)
+        new = size not in self.known
+        if new and len(self.known) < SIZES and self.marks and self.marks[0].number <= base <= self.end:
+            self.known[size] = [mark._replace(number=mark.number - base) for mark in self.marks]
+        return new
+
+    def at(self, number: int, nodes: list[Any]) -> Place | None:
+        """The line that made the operation with this number, if it was followed or a graph of that size was."""
+        here = self.marks and self.marks[0].number <= number
+        if here and (self.following or number < self.end):
+            return _place(self.marks, number)
+        base, size = _extent(nodes)
+        return _place(self.known[size], number - base) if size in self.known else None
+
+
+def _place(marks: list[Mark], number: int) -> Place | None:
+    index = bisect_right([mark.number for mark in marks], number) - 1
+    if index < 0:
+        return None
+    _, code, line = marks[index]
+    symbol = code.co_qualname
+    return Place(shown(code.co_filename), line, symbol=None if symbol == "<module>" else symbol)
+
+
+def _compiles() -> bool:
+    """Whether anything was compiled in this process: its frames are not ordinary ones."""
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    backends = getattr(dynamo, "cached_backends", None) or {}
+    return any(backend is not None for backend in backends.values())

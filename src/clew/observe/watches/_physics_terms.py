@@ -1,0 +1,252 @@
+"""Losses with derivatives of a network by its inputs: which terms hold them, and how large everything is.
+
+Derivatives are calls of torch.autograd.grad that keep their graph and are taken by tensors that are no parameters.
+Followed once per run, on sampled steps, and shared by the watches on residuals of equations. A gradient penalty takes
+such a derivative as well, once, and its norm; an equation uses the derivative itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import weakref
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import torch
+
+from clew.observe.envs import patches_of
+from clew.observe.patches import unframe
+from clew.observe.watch import Backward, LossCall, OptimizerEvent, Watch, when_sampled
+from clew.observe.watches._loss_graph import Key, Made, Term, bare, inputs, key, square_value, terms
+from clew.observe.watches._loss_values import plain, total
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
+    from clew.records.place import Place
+
+WALKED = 8192
+KEPT = 200
+NORMS = frozenset("LinalgVectorNorm Norm Sqrt Hypot".split())
+
+
+class Known(NamedTuple):
+    """A loss function that was called."""
+
+    value: float
+    place: Place | None
+
+
+class Part(NamedTuple):
+    """One term of the loss. `weight` is what it is multiplied by; `value` is without it."""
+
+    value: float
+    weight: float
+    residual: bool  # it holds derivatives by the inputs
+    place: Place | None
+
+
+class Coordinates(NamedTuple):
+    """How large the inputs were by which derivatives are taken."""
+
+    largest: float
+    smallest: float  # of the largest values of each column
+
+
+class Equations:
+    """The shared record."""
+
+    _of: ClassVar[weakref.WeakKeyDictionary[Any, Equations]] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, recorder: Recorder) -> Equations:
+        held = cls._of.get(recorder)
+        if held is None:
+            held = cls._of[recorder] = cls(recorder)
+        return held
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = weakref.ref(recorder)
+        self.told = -1
+        self.broken = ""
+        self.derivatives: set[Key] = set()
+        self.twice = False
+        self.normed = 0
+        self.updates = 0  # in which derivatives entered the loss
+        self.columns: dict[int, float] = {}  # largest value of each coordinate seen
+        self.calls = Made(64)
+        self.parts: list[tuple[int, list[Part]]] = []
+        self.place: Place | None = None
+        self.attached = False
+        self._order: dict[int, int] = {}
+
+    def follow(self, name: str, number: int, event: Any) -> None:
+        if number == self.told or self.broken:
+            return
+        self.told = number
+        try:
+            getattr(self, f"_{name}")(event)
+        except Exception as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
+            self.broken = f"the equation could not be followed: {type(error).__name__}: {error}"
+
+    def is_equation(self) -> bool:
+        """Whether the derivatives look like those of an equation: taken again, or used as they are by a single
+        optimiser. A penalty on gradients takes one and its norm; adversaries have two optimisers."""
+        recorder = self.recorder()
+        if recorder is None or not self.updates:
+            return False
+        held = [{id(p) for group in o.param_groups for p in group["params"]} for _, o in recorder.live_optimizers()]
+        alone = all(one & other for one in held for other in held)
+        return self.twice or (alone and self.normed < self.updates)
+
+    def coordinates(self) -> Coordinates | None:
+        found = [value for value in self.columns.values() if value > 0 and math.isfinite(value)]
+        return Coordinates(max(found), min(found)) if found else None
+
+    # --- events
+
+    def _optimizer_made(self, event: OptimizerEvent) -> None:
+        del event
+        patches = None if self.attached else patches_of(self.recorder())
+        if patches is not None:
+            self.attached = True
+            patches.replace(torch.autograd, "grad", functools.partial(_around, weakref.ref(self)))
+
+    def derived(self, outputs: Any, by: Any, result: Any) -> None:
+        """A derivative was taken with its graph kept."""
+        by = [by] if isinstance(by, torch.Tensor) else list(by)
+        given = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
+        if any(isinstance(one, torch.nn.Parameter) for one in by) or len(self.derivatives) > KEPT:
+            return
+        for one in given:
+            self.twice = self.twice or (one.grad_fn is not None and self._holds(one.grad_fn))
+        for number, one in enumerate(by):
+            if plain(one) and one.grad_fn is None and one.dim() and one.numel() <= 1_000_000:
+                with torch.no_grad():
+                    columns = one.detach().abs().float().reshape(-1, one.shape[-1] if one.dim() > 1 else 1)
+                    if columns.shape[1] <= 16:
+                        for column, value in enumerate(columns.amax(0).tolist()):
+                            mark = 100 * number + column if len(by) > 1 or columns.shape[1] > 1 else self._lone(one)
+                            self.columns[mark] = max(self.columns.get(mark, 0.0), value)
+        for one in result:
+            if isinstance(one, torch.Tensor) and one.grad_fn is not None:
+                self.derivatives.add(key(one.grad_fn))
+
+    def _lone(self, tensor: torch.Tensor) -> int:
+        """Coordinates that come as tensors of their own are told apart by their order of appearance in a step."""
+        known = self._order.setdefault(id(tensor), len(self._order)) if len(self._order) < 8 else 0
+        return 1000 + known
+
+    def _holds(self, node: Any) -> bool:
+        return bool(self._way(node)[0])
+
+    def _way(self, root: Any) -> tuple[bool, bool]:
+        """Whether the graph below holds a derivative, and whether a norm of one lies above it."""
+        waiting: list[tuple[Any, bool]] = [(root, False)]
+        seen: set[tuple[Key, bool]] = set()
+        oldest = min((number for _, number in self.derivatives), default=0)
+        found = normed = False
+        while waiting and len(seen) < WALKED:
+            node, under = waiting.pop()
+            mark = key(node)
+            if (mark, under) in seen or mark[1] < oldest:
+                continue
+            seen.add((mark, under))
+            if mark in self.derivatives:
+                found, normed = True, normed or under
+                continue
+            under = under or bare(node) in NORMS
+            waiting += [(fed, under) for fed in inputs(node)]
+        return found, normed
+
+    def _loss(self, event: LossCall) -> None:
+        if event.sampled and event.grad and plain(event.result):
+            self.calls.note(event.result, Known(total(event.result), event.place))
+
+    def _before_backward(self, event: Backward) -> None:
+        if not event.sampled or not self.derivatives or not plain(event.loss) or event.loss.numel() != 1:
+            return
+        found = [self._part(held, event) for held in terms(event.loss, self.calls)]
+        known = [part for part in found if part is not None]
+        if not any(part.residual for part in known):
+            return
+        self.updates += 1
+        self.place = event.place
+        if len(self.parts) < KEPT:
+            self.parts.append((event.step, known))
+
+    def _part(self, held: Term, event: Backward) -> Part | None:
+        residual, normed = self._way(held.node)
+        self.normed += residual and normed
+        value = held.known.value if held.known is not None else square_value(held.node)
+        if value is None or held.factor is None or not math.isfinite(value):
+            return Part(math.nan, math.nan, True, event.place) if residual else None
+        place = held.known.place if held.known is not None else event.place
+        return Part(abs(value), abs(held.factor), residual, place)
+
+    def _after_step(self, event: OptimizerEvent) -> None:
+        self.derivatives.clear()
+        self._order.clear()
+        recorder = self.recorder()
+        if recorder is not None and self.is_equation():
+            recorder.record("input derivatives", self.updates, step=event.step)
+
+
+class Solved(Watch):
+    """A watch that asks about equations."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.equations = Equations.of(recorder)
+
+    def optimizer_made(self, event: OptimizerEvent) -> None:
+        self.equations.follow("optimizer_made", self.recorder.told, event)
+
+    @when_sampled
+    def loss(self, event: LossCall) -> None:
+        self.equations.follow("loss", self.recorder.told, event)
+
+    @when_sampled
+    def before_backward(self, event: Backward) -> None:
+        self.equations.follow("before_backward", self.recorder.told, event)
+
+    @when_sampled
+    def after_step(self, event: OptimizerEvent) -> None:
+        self.equations.follow("after_step", self.recorder.told, event)
+
+    def unseen(self) -> str:
+        if self.equations.broken:
+            return self.equations.broken
+        if not self.equations.updates:
+            return "no loss with derivatives of a network by its inputs was seen"
+        return "" if self.equations.is_equation() else "the derivatives by the inputs look like those of a penalty"
+
+
+def _around(held: weakref.ref[Equations], original: Any) -> Any:
+    compiling = torch.compiler.is_compiling
+
+    def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            result = original(outputs, inputs, *args, **kwargs)
+        except BaseException as error:
+            unframe(error)
+            raise
+        if not compiling() and (kwargs.get("create_graph") or (len(args) > 2 and args[2])):
+            equations = held()
+            if equations is not None:
+                _tell(equations, outputs, inputs, result)
+        return result
+
+    return grad
+
+
+def _tell(equations: Equations, outputs: Any, by: Any, result: Any) -> None:
+    recorder = equations.recorder()
+    if recorder is None or recorder.busy or not recorder.sampled or equations.broken:
+        return
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return
+    try:
+        with recorder.quietly():
+            equations.derived(outputs, by, result)
+    except Exception as error:  # noqa: BLE001  # as in follow
+        equations.broken = f"the equation could not be followed: {type(error).__name__}: {error}"

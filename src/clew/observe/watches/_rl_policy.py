@@ -1,0 +1,272 @@
+"""What a policy does: how decided it is when it acts, and which actions an update makes more likely.
+
+Distributions of torch are followed where they are sampled from and where they give log-probabilities. The gradient
+that reaches a log-probability during the script's own backward says which actions the update favours; a hook on the
+tensor notes it in passing and changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import weakref
+from collections import deque
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from clew.observe.patches import Patches, unframe
+from clew.observe.places import users_place
+from clew.observe.watches._loss_graph import Key, bare, inputs, key, shape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from clew.observe.watch import Backward, OptimizerEvent
+    from clew.observe.watches._rl_study import Study
+    from clew.records.place import Place
+
+    Floats = NDArray[np.float64]
+
+ROWS = 4096
+SERIES = 400
+WALKED = 4096
+_depth = [0]
+
+
+class Favoured(NamedTuple):
+    """One batch of log-probabilities and what an update did with them: positive weights make an action likelier."""
+
+    step: int
+    keys: list[int]
+    weights: Floats
+    place: Place | None
+
+
+class Policy:
+    def __init__(self, study: Study) -> None:
+        self._study = weakref.ref(study)
+        self.entropies: deque[tuple[int, float]] = deque(maxlen=SERIES)  # step, share of the maximum
+        self.waiting: list[tuple[list[int], Key, int, Place | None]] = []
+        self.gradients: list[tuple[int, list[int], Floats, Place | None]] = []
+        self.favoured: deque[Favoured] = deque(maxlen=64)
+        self.products = 0  # updates in which log-probabilities were weighted by something
+        self.leaks: list[Place | None] = []
+        self.acted: dict[int, float] = {}  # log-probability of the action taken, by observation
+        self.moved: deque[float] = deque(maxlen=SERIES)  # estimates of KL(old, new)
+        self.attached = False
+
+    def attach(self, patches: Patches) -> None:
+        """Put the taps on the distributions."""
+        if self.attached:
+            return
+        self.attached = True
+        for kind in dict.fromkeys(vars(torch.distributions).values()):
+            if isinstance(kind, type) and issubclass(kind, torch.distributions.Distribution):
+                for name in ("sample", "log_prob"):
+                    if isinstance(vars(kind).get(name), FunctionType):
+                        patches.replace(kind, name, functools.partial(_around, weakref.ref(self), name))
+
+    # --- what distributions tell
+
+    def sampled(self, distribution: Any) -> None:
+        study = self._study()
+        recorder = study._recorder() if study is not None else None
+        if study is None or recorder is None or not study.experience.active:
+            return
+        share = decidedness(distribution)
+        if share is not None:
+            self.entropies.append((recorder.step, share))
+
+    def weighed(self, result: torch.Tensor, place: Place | None) -> None:
+        """Log-probabilities were computed: of actions just taken, or of those that an update is about."""
+        study = self._study()
+        if study is None or not study.experience.steps or not 0 < result.numel() <= ROWS or result.is_meta:
+            return
+        keys = next((call.keys for call in reversed(study.calls) if call.rows == result.numel() and call.keys), [])
+        if result.grad_fn is None:
+            self._note_old(result, keys)
+            return
+        self._note_new(result, keys)
+        node = key(result.grad_fn)
+        self.waiting.append((keys, node, result.numel(), place))
+        held = weakref.ref(self)
+
+        def note(gradient: torch.Tensor) -> None:
+            policy = held()
+            if policy is not None:
+                policy.gradient_came(len(policy.gradients), keys, gradient, place)
+
+        result.register_hook(note)  # type: ignore[no-untyped-call]
+
+    def _note_old(self, result: torch.Tensor, keys: list[int]) -> None:
+        if len(keys) == result.numel():
+            if len(self.acted) > 40_000:
+                self.acted.clear()
+            with torch.no_grad():
+                self.acted.update(zip(keys, result.detach().to("cpu", torch.float64).reshape(-1).tolist(), strict=True))
+
+    def _note_new(self, result: torch.Tensor, keys: list[int]) -> None:
+        if len(keys) != result.numel() or len(set(keys)) < len(keys):
+            return
+        old = [self.acted.get(mark) for mark in keys]
+        with torch.no_grad():
+            new = result.detach().to("cpu", torch.float64).reshape(-1).tolist()
+        ratios = [now - before for now, before in zip(new, old, strict=True) if before is not None]
+        if len(ratios) >= max(8, len(keys) // 2):
+            self.moved.append(float(np.mean([math.expm1(min(r, 50.0)) - r for r in ratios])))
+
+    def gradient_came(self, number: int, keys: list[int], gradient: torch.Tensor, place: Place | None) -> None:
+        study = self._study()
+        recorder = study._recorder() if study is not None else None
+        if recorder is None or not recorder.sampled or len(self.gradients) > 4096:
+            return
+        with recorder.quietly(), torch.no_grad():
+            values = gradient.detach().to("cpu", torch.float64).reshape(-1).numpy().copy()
+        self.gradients.append((number, keys, values, place))
+
+    # --- events, handed on by the study
+
+    def before_backward(self, event: Backward) -> None:
+        nodes = {node: count for _, node, count, _ in self.waiting}
+        self.waiting.clear()
+        if nodes and event.loss.grad_fn is not None:
+            product, leak = weighted_by_network(event.loss.grad_fn, nodes)
+            self.products += product
+            if leak and len(self.leaks) < SERIES:
+                self.leaks.append(event.place)
+
+    def after_backward(self, event: Backward) -> None:
+        del event
+
+    def before_step(self, event: OptimizerEvent) -> None:
+        """The step that uses the gradients says in which direction it goes."""
+        if not self.gradients:
+            return
+        climbs = any(group.get("maximize") for group in event.optimizer.param_groups)
+        held, self.gradients = self.gradients, []
+        by_place: dict[Any, list[tuple[list[int], Floats]]] = {}
+        for _, keys, values, place in held:
+            by_place.setdefault(place, []).append((keys, values))
+        for place, parts in by_place.items():
+            parts = parts[::-1] if len(parts) > 1 else parts  # backward meets the last call first
+            keys = [mark for marks, _ in parts for mark in marks]
+            weights = np.concatenate([values for _, values in parts]) * (1.0 if climbs else -1.0)
+            if len(keys) == len(weights):
+                self.favoured.append(Favoured(event.step, keys, weights, place))
+
+    def after_step(self) -> None:
+        self.waiting.clear()
+
+
+def decidedness(distribution: Any) -> float | None:
+    """Entropy over its maximum, for a choice among several actions."""
+    while isinstance(distribution, torch.distributions.Independent):
+        distribution = distribution.base_dist
+    if not isinstance(distribution, torch.distributions.Categorical) or distribution._num_events < 2:
+        return None
+    with torch.no_grad():
+        # Of the two ways to give it, the one that was used: to ask for the other would make the distribution keep it.
+        given = vars(distribution).get("logits", vars(distribution).get("probs"))
+        if given is None or not 0 < given.numel() <= ROWS * 64:
+            return None
+        given = given.detach().double()
+        probabilities = given.softmax(-1) if "logits" in vars(distribution) else given
+        entropy = -(probabilities * probabilities.clamp_min(1e-300).log()).sum(-1).mean()
+        return float(entropy) / math.log(distribution._num_events)
+
+
+def weighted_by_network(root: Any, nodes: dict[Key, int]) -> tuple[bool, bool]:
+    """Whether a loss weights log-probabilities by something, and whether that something trains a network as well."""
+    product = False
+    waiting: list[Any] = [root]
+    seen: set[Any] = set()
+    while waiting and len(seen) < WALKED:
+        node = waiting.pop()
+        mark = key(node)
+        if mark in seen or mark in nodes:
+            continue
+        seen.add(mark)
+        if bare(node) == "Mul" and len(node.next_functions) == 2:
+            sides = [fed for fed, _ in node.next_functions]
+            holds = [fed is not None and _holds(fed, nodes) for fed in sides]
+            if holds.count(True) == 1:
+                other = sides[holds.index(False)]
+                size = shape(node)
+                product = True
+                if other is not None and size is not None and math.prod(size) in nodes.values() and _trains(other):
+                    return True, True
+        waiting += inputs(node)
+    return product, False
+
+
+def _holds(node: Any, nodes: dict[Key, int], most: int = 64) -> bool:
+    waiting: list[Any] = [node]
+    seen: set[Any] = set()
+    while waiting and len(seen) < most:
+        node = waiting.pop()
+        mark = key(node)
+        if mark in nodes:
+            return True
+        if mark not in seen:
+            seen.add(mark)
+            waiting += inputs(node)
+    return False
+
+
+def _trains(node: Any, most: int = 1024) -> bool:
+    """Whether weights of a layer lie behind this: a single learned factor, such as a temperature, does not count."""
+    waiting: list[Any] = [node]
+    seen: set[Any] = set()
+    while waiting and len(seen) < most:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, torch.Tensor) and leaf.dim() > 1:
+            return True
+        waiting += inputs(node)
+    return False
+
+
+def _around(held: weakref.ref[Policy], name: str, original: Any) -> Any:
+    compiling = torch.compiler.is_compiling
+
+    def wrapper(distribution: Any, *args: Any, **kwargs: Any) -> Any:
+        if compiling() or _depth[0]:
+            return original(distribution, *args, **kwargs)
+        _depth[0] += 1
+        try:
+            result = original(distribution, *args, **kwargs)
+        except BaseException as error:
+            unframe(error)
+            raise
+        finally:
+            _depth[0] -= 1
+        policy = held()
+        if policy is not None:
+            _tell(policy, name, distribution, result)
+        return result
+
+    return wrapper
+
+
+def _tell(policy: Policy, name: str, distribution: Any, result: Any) -> None:
+    study = policy._study()
+    recorder = study._recorder() if study is not None else None
+    if study is None or recorder is None or recorder.busy or not recorder.sampled:
+        return
+    try:
+        if not isinstance(result, torch.Tensor) or torch._C._functorch.peek_interpreter_stack() is not None:
+            return
+        place = users_place(3)
+        with recorder.quietly():
+            if name == "sample":
+                policy.sampled(distribution)
+            else:
+                policy.weighed(result, place)
+    except Exception as error:  # noqa: BLE001  # said by every watch that asks; the script goes on
+        study.broken = f"the policy could not be followed: {type(error).__name__}: {error}"

@@ -1,0 +1,203 @@
+"""Finding the rows of a value loss again among the steps of the environments, and losses written out by hand."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from clew.observe.watches._loss_graph import Key, bare, inputs, key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from clew.observe.envs import Experience, Transition
+
+    Floats = NDArray[np.float64]
+
+SLIPS = 8
+"""How many of the newest steps a rollout may lack: the learner may have acted once more since."""
+FOUND = 0.6
+AHEAD = 16
+"""How many steps may lie between the two observations of a stored transition: n-step returns skip some."""
+
+
+def resolve(
+    experience: Experience, keys: list[int], others: list[list[int]]
+) -> tuple[list[Transition | None], dict[str, int]]:
+    """The step that each row stems from, None where it cannot be told; and how the pairs of observations fared."""
+    found = in_order(experience, keys)
+    if found is not None:
+        return found, {}
+    counts: dict[str, int] = {}
+    for following in reversed(others):
+        if following == keys or len(following) != len(keys):
+            continue
+        paired = [pair(experience, one, then) for one, then in zip(keys, following, strict=True)]
+        if sum(step is not None for step in paired) >= FOUND * len(keys):
+            return paired, {"paired": len(keys)}
+        counts = parted(experience, keys, following) or counts
+    return [only(experience.by_key.get(mark, [])) for mark in keys], counts
+
+
+def in_order(experience: Experience, keys: list[int]) -> list[Transition | None] | None:
+    """A rollout in the order in which it was gathered."""
+    if len(keys) < 2 or len(experience.kept) < len(keys):
+        return None
+    for slip in range(min(SLIPS, len(experience.kept) - len(keys)) + 1):
+        start = len(experience.kept) - len(keys) - slip
+        held = list(islice(experience.kept, start, start + len(keys)))
+        if all(mark in (step.key, step.seen) for mark, step in zip(keys, held, strict=True)):
+            return list(held)
+    return None
+
+
+def pair(experience: Experience, one: int, then: int) -> Transition | None:
+    return only([step for step in experience.by_key.get(one, []) if step.next_key == then])
+
+
+def only(steps: list[Transition]) -> Transition | None:
+    """The step that is meant: the one there is, or any of several that were alike in all that matters here."""
+    if not steps:
+        return None
+    if len({(step.reward, step.terminated, step.truncated, step.next_key) for step in steps[-64:]}) > 1:
+        return None
+    return steps[-1]
+
+
+def parted(experience: Experience, keys: list[int], following: list[int]) -> dict[str, int]:
+    """Rows of two observations of which the second never came after the first."""
+    known = [
+        (one, then)
+        for one, then in zip(keys, following, strict=True)
+        if one in experience.by_key and experience.knows(then)
+    ]
+    if len(known) < 0.9 * len(keys):
+        return {}
+    apart = sum(not _leads_to(experience, one, then) for one, then in known)
+    return {"parted": apart, "looked": len(known)} if apart >= 0.9 * len(known) else {}
+
+
+def _leads_to(experience: Experience, one: int, then: int) -> bool:
+    for start in experience.by_key[one][-16:]:
+        step: Transition | None = start
+        for _ in range(AHEAD):
+            if step is None:
+                return True  # the rest of the way was not looked at
+            if then == step.next_key:
+                return True
+            if step.terminated or step.truncated:
+                break
+            step = experience.following(step)
+    return False
+
+
+class Squared(NamedTuple):
+    """The square of a difference on the way to a loss. `sign` is 1 where the network's side came first."""
+
+    node: Any
+    difference: Floats
+    sign: float
+    chosen: NDArray[np.int64] | None  # the action whose value was taken
+
+    def values(self, calls: list[Any]) -> Floats | None:
+        """What the network gave, row by row."""
+        count = len(self.difference)
+        for call in reversed(calls):
+            for values in call.outputs:
+                if call.rows == count and values.shape[1] == 1:
+                    return np.asarray(values[:, 0])
+                chosen = self.chosen
+                if call.rows == count and chosen is not None and len(chosen) == count and chosen.max() < len(values.T):
+                    return np.asarray(values[np.arange(count), chosen])
+        if calls and sum(call.rows for call in calls) == count:
+            parts = [call.outputs[-1][:, 0] for call in calls if call.outputs and call.outputs[-1].shape[1] == 1]
+            return np.concatenate(parts) if len(parts) == len(calls) else None
+        return None
+
+
+def squares(root: Any, known: dict[Key, Any], most: int) -> Iterator[Squared]:
+    """Squares of differences in the graph of a loss, above the networks' own calls."""
+    waiting: list[Any] = [root]
+    seen: set[Key] = set()
+    while waiting and len(seen) < most:
+        node = waiting.pop()
+        mark = key(node)
+        if mark in seen or mark in known:
+            continue
+        seen.add(mark)
+        found = _squared(node, known, most)
+        if found is not None:
+            yield found
+        else:
+            waiting += inputs(node)
+
+
+def _squared(node: Any, known: dict[Key, Any], most: int) -> Squared | None:
+    fed, name = inputs(node), bare(node)
+    twice = name == "Mul" and len(fed) == 2 and key(fed[0]) == key(fed[1])
+    if not fed or not (twice or (name == "Pow" and getattr(node, "_saved_exponent", 0) == 2)):
+        return None
+    base = saved(node, "self")
+    operands = _difference(fed[0])
+    if base is None or operands is None or not 0 < base.numel() <= most:
+        return None
+    first = operands[0] is not None and reaches(operands[0], known)
+    second = operands[1] is not None and reaches(operands[1], known)
+    if first == second:
+        return None
+    side = operands[0] if first else operands[1]
+    with torch.no_grad():
+        values = base.detach().to("cpu", torch.float64).reshape(-1).numpy()
+    return Squared(side, values, 1.0 if first else -1.0, gathered(side))
+
+
+def _difference(node: Any) -> tuple[Any, Any] | None:
+    while bare(node) in ("View", "ReshapeAlias", "Squeeze", "Unsqueeze", "Clone", "Neg") and len(inputs(node)) == 1:
+        node = inputs(node)[0]
+    if bare(node) != "Sub" or len(node.next_functions) != 2:
+        return None
+    return node.next_functions[0][0], node.next_functions[1][0]
+
+
+def saved(node: Any, name: str) -> torch.Tensor | None:
+    """A tensor that a node kept, unless somebody hooked it: to unpack it would run the hook."""
+    try:
+        raw = getattr(node, f"_raw_saved_{name}", None)
+        if raw is None or getattr(raw, "unpack_hook", None) is not None:
+            return None
+        held = raw.data
+    except (AttributeError, RuntimeError):
+        return None
+    return held if isinstance(held, torch.Tensor) and held.layout == torch.strided and not held.is_meta else None
+
+
+def reaches(node: Any, known: dict[Key, Any], most: int = 256) -> bool:
+    waiting: list[Any] = [node]
+    seen: set[Key] = set()
+    while waiting and len(seen) < most:
+        node = waiting.pop()
+        mark = key(node)
+        if mark in known:
+            return True
+        if mark not in seen:
+            seen.add(mark)
+            waiting += inputs(node)
+    return False
+
+
+def gathered(node: Any) -> NDArray[np.int64] | None:
+    """Which action's value was taken from each row."""
+    for _ in range(8):
+        if bare(node) == "Gather":
+            index = saved(node, "index")
+            return None if index is None else np.asarray(index.detach().to("cpu", torch.int64).reshape(-1).numpy())
+        fed = inputs(node)
+        if len(fed) != 1:
+            return None
+        node = fed[0]
+    return None

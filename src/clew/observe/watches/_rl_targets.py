@@ -1,0 +1,196 @@
+"""How value targets are put together from rewards and later values, found by fitting exactly.
+
+Three recursions are tried on the steps after which an episode went on: the reward plus a multiple of the next value
+(one-step targets), plus a multiple of the next target (returns), plus a multiple of each (lambda returns). One counts
+only when it holds to rounding on nearly all steps. Steps that ended an episode are then held against it: they must
+lack all but the reward. A fit that is not exact says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from clew.observe.watches._rl_study import Row, Source, Study
+
+    Floats = NDArray[np.float64]
+
+EXACT = 3e-4
+"""Rounding, relative to the targets. Values are 32-bit and pass through a few operations."""
+INLIERS = 0.85
+ROWS = 8
+SPARE = 4
+CLEAR = 20.0
+
+
+class Part(NamedTuple):
+    """Where the later part of a target comes from."""
+
+    source: Source | None  # a network's values
+    pick: str  # "" | "max": how one of several action values was chosen
+    later: bool  # the observation acted on next, also where that began another episode
+    target: bool  # the next step's own target
+
+
+class Fitted(NamedTuple):
+    """target = reward · a + later parts · b, which held for `rows` steps."""
+
+    part: Part
+    reward: float | None  # None where rewards were all zero
+    slopes: Floats
+    tolerance: float
+    rows: int
+
+
+class Ends(NamedTuple):
+    """Steps that ended an episode, by what their targets hold."""
+
+    bootstrapped: int
+    alone: int
+    neither: int
+
+
+def parts(rows: list[Row]) -> list[Part]:
+    """The candidates among what networks gave."""
+    found: dict[Part, None] = {}
+    for row in rows:
+        for later, table in ((False, row.after), (True, row.later)):
+            for source, values in table.items():
+                found[Part(source, "max" if len(values) > 1 else "", later, False)] = None
+    every = list(found)
+    singles = [part for part in every if part.later and not part.pick]
+    return [*every, Part(None, "", True, True), *(part._replace(target=True) for part in singles)]
+
+
+def features(part: Part, row: Row, targets: dict[tuple[int, int], float]) -> list[float] | None:
+    """The later parts of one row; None where one of them was not seen."""
+    found = []
+    if part.source is not None:
+        held = (row.later if part.later else row.after).get(part.source)
+        if held is None:
+            return None
+        found.append(float(held.max()) if part.pick else float(held[0]))
+    if part.target:
+        following = targets.get((row.step.lane, row.step.number + 1))
+        if following is None:
+            return None
+        found.append(following)
+    return found
+
+
+def table(part: Part, rows: list[Row], targets: dict[tuple[int, int], float]) -> tuple[Floats, Floats, Floats]:
+    """Targets, rewards and later parts of the rows that have them all."""
+    held = [(row, values) for row in rows if (values := features(part, row, targets)) is not None]
+    if not held:
+        return np.zeros(0), np.zeros(0), np.zeros((0, 1))
+    return (
+        np.array([row.target for row, _ in held]),
+        np.array([row.step.reward for row, _ in held]),
+        np.array([values for _, values in held]),
+    )
+
+
+def fit(part: Part, rows: list[Row], targets: dict[tuple[int, int], float]) -> Fitted | None:
+    aimed, rewards, later = table(part, rows, targets)
+    if len(aimed) < ROWS or not np.isfinite(later).all() or not np.isfinite(aimed).all():
+        return None
+    size = float(np.sqrt(np.mean(aimed**2)))
+    tolerance = EXACT * size
+    paid = bool(np.abs(rewards).max() > 1e-9)
+    columns = np.column_stack([rewards, later]) if paid else later
+    slopes = trimmed(columns, aimed, tolerance)
+    if slopes is None:
+        return None
+    if paid and abs(slopes[0] - 1.0) < 0.05:  # a reward that nobody scaled
+        fixed = trimmed(later, aimed - rewards, tolerance)
+        slopes = np.concatenate([[1.0], fixed]) if fixed is not None else slopes
+    own = slopes[1:] if paid else slopes
+    brought = np.abs(later @ own)
+    if float(np.sqrt(np.mean(brought**2))) < CLEAR * tolerance:
+        return None  # nothing later in these targets that could be told from rounding
+    return Fitted(part, float(slopes[0]) if paid else None, own, tolerance, len(aimed))
+
+
+def trimmed(columns: Floats, aimed: Floats, tolerance: float) -> Floats | None:
+    """Slopes that hold for nearly all rows to rounding, by least squares on ever better rows."""
+    kept = np.ones(len(aimed), bool)
+    slopes: Floats = np.zeros(columns.shape[1])
+    for _ in range(8):
+        found, _, rank, _ = np.linalg.lstsq(columns[kept], aimed[kept], rcond=1e-9)
+        slopes = np.asarray(found, np.float64)
+        if rank < columns.shape[1]:
+            return None
+        off = np.abs(aimed - columns @ slopes)
+        good = off <= max(tolerance, 3.0 * float(np.median(off)))
+        if (good == kept).all():
+            break
+        kept = good
+    inside = off <= tolerance
+    different = len(np.unique(np.round(columns[inside], 9), axis=0))
+    if inside.mean() < INLIERS or inside.sum() < ROWS or different < columns.shape[1] + SPARE:
+        return None
+    return slopes
+
+
+def ends(fitted: Fitted, rows: list[Row], targets: dict[tuple[int, int], float]) -> Ends:
+    """How the targets of steps that ended an episode compare with the recursion and with the reward alone."""
+    aimed, rewards, later = table(fitted.part, rows, targets)
+    if not len(aimed):
+        return Ends(0, 0, 0)
+    brought = later @ fitted.slopes
+    whole, scale = _scales(fitted, aimed, rewards, brought)
+    clear = np.abs(brought) > CLEAR * fitted.tolerance
+    with_value = clear & (np.abs(aimed - whole * rewards - brought) <= 3 * fitted.tolerance)
+    without = clear & (np.abs(aimed - scale * rewards) <= 3 * fitted.tolerance)
+    both = with_value & without
+    return Ends(
+        int((with_value & ~both).sum()), int((without & ~both).sum()), int((clear & ~(with_value ^ without)).sum())
+    )
+
+
+def _scales(fitted: Fitted, aimed: Floats, rewards: Floats, brought: Floats) -> tuple[float, float]:
+    """What the reward was multiplied by, under each reading. Where rewards come only at the end it is fitted there,
+    which takes several steps that ended."""
+    if fitted.reward is not None:
+        return fitted.reward, fitted.reward
+    power = float(rewards @ rewards)
+    if power < 1e-12:
+        return 0.0, 0.0
+    if len(aimed) < 3:
+        return 1.0, 1.0
+    return float(rewards @ (aimed - brought)) / power, float(rewards @ aimed) / power
+
+
+class Judged(NamedTuple):
+    fitted: Fitted
+    terminal: Ends
+    limit: Ends
+    place: Any
+
+
+def judged(study: Study) -> Iterator[Judged]:
+    """Every value loss whose targets could be taken apart."""
+    for place, rows in study.rows.items():
+        going, ended = rows.going(), rows.ended()
+        targets = study.target_of[place]
+        best: Judged | None = None
+        for part in parts(going):
+            fitted = fit(part, going, targets)
+            if fitted is None:
+                continue
+            terminal = ends(fitted, [row for row in ended if row.step.terminated], targets)
+            cut = ends(fitted, [row for row in ended if row.step.truncated], targets)
+            found = Judged(fitted, terminal, cut, place)
+            if best is None or _told(found) > _told(best):
+                best = found
+        if best is not None:
+            yield best
+
+
+def _told(held: Judged) -> tuple[int, int]:
+    return sum(held.terminal[:2]) + sum(held.limit[:2]), held.fitted.rows

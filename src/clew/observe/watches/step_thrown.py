@@ -1,0 +1,119 @@
+"""Do the first updates replace the weights and leave the model worse than untrained, and what makes them so large?
+
+Looks at the first ten steps: an update larger than the weights it changes, after which the loss does not come back to
+where it was before the first step. What enters the step as a factor is then looked up: inputs in raw units, which every
+gradient of the first layer is multiplied by, and under plain SGD a loss that is summed over the batch. Where there is
+neither, the learning rate itself is what is left.
+
+Why it matters: the run goes on from a random point far out, and often never returns.
+Cannot tell: a gradient that explodes over depth or time, or initial weights that are too small to compare with.
+Silent when: the loss falls below that of the untrained model all the same, as with Adam at a bold rate; when weights
+begin at zero; on losses that may be negative.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from clew.observe.watch import Answer, Backward, Forward, LossCall, ModuleCall, OptimizerEvent, Saw, when_sampled
+from clew.observe.watches._loss_values import reduction
+from clew.observe.watches._training_updates import Course, Moved, adaptive
+from clew.observe.watches.input_scale import InputScale
+from clew.records.clue import Reading, Unclear
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
+    from clew.records.place import Place
+
+FIRST = 10
+RAW = 10.0
+WORSE = 1.5
+
+
+class StepThrown(InputScale):
+    test = "step_thrown"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.moved, self.course = Moved(), Course()
+        self.largest = 0.0
+        self.at_step = -1
+        self.steps = 0
+        self.summed = self.examples = 0
+        self.loss_place: Place | None = None
+        self.step_place: Place | None = None
+        self.made: Place | None = None
+        self.rate = 0.0
+        self.adapts = False
+
+    def module(self, event: ModuleCall) -> None:
+        if event.step < FIRST:
+            super().module(event)
+
+    def forward(self, event: Forward) -> None:
+        if event.step < FIRST:
+            super().forward(event)
+
+    def optimizer_made(self, event: OptimizerEvent) -> None:
+        self.made = self.made or event.place
+
+    @when_sampled
+    def loss(self, event: LossCall) -> None:
+        if event.grad and event.step < FIRST and reduction(event) == "sum" and event.input.dim():
+            self.summed += 1
+            self.examples, self.loss_place = int(event.input.shape[0]), event.place
+
+    @when_sampled
+    def before_backward(self, event: Backward) -> None:
+        self.course.note(event)
+
+    @when_sampled
+    def before_step(self, event: OptimizerEvent) -> None:
+        if event.step < FIRST:
+            self.moved.before(event)
+
+    @when_sampled
+    def after_step(self, event: OptimizerEvent) -> None:
+        if event.step >= FIRST:
+            return
+        ratio = self.moved.after(event)
+        if ratio is None:
+            return
+        self.steps += 1
+        ratio = ratio if math.isfinite(ratio) else math.inf
+        if ratio > self.largest:
+            self.largest, self.at_step, self.step_place = ratio, event.step, event.place
+            self.rate = max(float(group.get("lr") or 0.0) for group in event.optimizer.param_groups)
+            self.adapts = adaptive(event.optimizer)
+
+    def read(self) -> Answer:
+        if not self.steps:
+            return Unclear("no optimiser step over weights other than zero was looked at")
+        if self.largest <= 1:
+            return Saw("kept", largest_update_over_weight=self.largest, steps=self.steps)
+        worse = self.course.over_first()
+        if math.isnan(worse):
+            return Unclear("an update was larger than the weights, and too few losses followed to say what came of it")
+        if worse < WORSE:
+            return Saw("kept", largest_update_over_weight=self.largest, late_over_untrained=worse)
+        scale = super().read()
+        rms = float(dict(scale.measured).get("rms", 0.0) or 0.0) if isinstance(scale, Reading) else 0.0
+        thrown = (
+            f"The update of step {self.at_step} is {_times(self.largest)} the weights it changes, and the loss stays "
+            f"at {_times(worse)} that of the untrained model"
+        )
+        figures = {"largest_update_over_weight": self.largest, "late_over_untrained": worse}
+        if rms > RAW and isinstance(scale, Reading):
+            says = f"{thrown}. The inputs enter the first layer with a root mean square of {rms:.3g}."
+            return Saw("by_raw_inputs", rms=rms, **figures).at(*scale.where, self.step_place).saying(says)
+        if self.summed and self.examples > 4 and not self.adapts:
+            says = f"{thrown}. The loss is a sum over {self.examples} examples, and each step as many times longer."
+            held = Saw("by_summed_loss", examples=self.examples, **figures)
+            return held.at(self.loss_place, self.made).saying(says)
+        says = f"{thrown}. The learning rate is {self.rate:g}."
+        return Saw("by_rate", rate=self.rate, **figures).at(self.made, self.step_place).saying(says)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g} times" if math.isfinite(ratio) else "beyond all numbers of"

@@ -1,0 +1,139 @@
+"""It never fails on a file: one line for that file, and the rest goes on."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from lint_cases import programs
+from test_rules import ALL as SNIPPETS
+
+from clew.lint.check import look
+from clew.lint.project import Project
+from clew.lint.registry import load
+from conftest import Clew
+
+RULES = load()
+GOOD = "import torch\n\n\ndef f(model):\n    model.eval\n"
+TEXTS = [text for program in programs() for text in program.faulty.values()] + [one.text for one in SNIPPETS]
+
+
+@pytest.fixture
+def lint(clew: Clew, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clew:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return lambda *words: clew("lint", *words)
+
+
+NASTY = {
+    "python2": b"import torch\nprint 'hello'\n",
+    "template": b"import torch\n{% for x in y %}\nx = {{ x }}\n{% endfor %}\n",
+    "null": b"import torch\nx = 1\0\n",
+    "latin": b"import torch\nx = '\xe9'\n",
+    "wrong_coding": b"# -*- coding: no-such-codec -*-\nimport torch\n",
+    "deep": b"import torch\nx = " + b"(" * 3000 + b")" * 3000 + b"\n",
+    "deep_blocks": b"import torch\n" + b"".join(b" " * n + b"if x:\n" for n in range(150)) + b" " * 150 + b"pass\n",
+    "huge": b"import torch\n" + b"x = 1\n" * 800_000,
+    "merge": b"import torch\n<<<<<<< HEAD\nx = 1\n=======\nx = 2\n>>>>>>> other\n",
+    "surrogate": "import torch\nx = '\ud800'\n".encode("utf-8", errors="surrogatepass"),
+}
+FINE = {
+    "empty": b"",
+    "bom": b"\xef\xbb\xbfimport torch\nx = 1\n",
+    "crlf": b"import torch\r\nx = 1\r\n",
+    "declared": b"# -*- coding: latin-1 -*-\nimport torch\nx = '\xe9'\n",
+    "long_sum": b"import torch\nx = " + b" + ".join([b"torch.ones(1)"] * 900) + b"\n",
+    "long_chain": b"import torch\nx = torch.ones(1)" + b".squeeze()" * 400 + b"\nx.log()\n",
+    "self_import": b"import torch\nfrom self_import import net\nloss = torch.nn.functional.cross_entropy(net(1), 2)\n",
+    "recursive": b"import torch\ndef f(x):\n    return f(x)\ny = torch.nn.functional.nll_loss(f(1), 2)\n",
+    "cyclic": b"import torch\nx = y = 1\nwhile x:\n    x = y\n    y = x\nloss = torch.nn.CrossEntropyLoss()(x, y)\n",
+    "own_base": b"import torch\nclass A(A):\n    pass\nclass B(B, A):\n    def forward(self):\n        return self()\n",
+}
+
+
+@pytest.mark.parametrize("name", sorted(NASTY))
+def test_a_file_that_cannot_be_read_gets_one_line(lint: Clew, name: str) -> None:
+    Path(f"{name}.py").write_bytes(NASTY[name])
+    Path("zz_good.py").write_text(GOOD)
+    said = lint(".", "--format", "json")
+    assert said.status == 1
+    assert [row["path"] for row in json.loads(said.out)] == ["zz_good.py"]
+    assert said.err.startswith(f"clew: {name}.py was not looked at: ")
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", sorted(FINE))
+def test_an_odd_file_that_is_python_is_looked_at(lint: Clew, name: str) -> None:
+    Path(f"{name}.py").write_bytes(FINE[name])
+    said = lint(f"{name}.py")
+    assert said.err == ""
+    assert said.status in (0, 1)
+
+
+def test_odd_places(lint: Clew) -> None:
+    Path("folder.py").mkdir()
+    Path("gone.py").symlink_to("nowhere.py")
+    Path("broken.ipynb").write_text("{torch")
+    Path("other.ipynb").write_text('["torch"]')
+    Path("zz_good.py").write_text(GOOD)
+    said = lint(".", "--format", "json")
+    assert [row["path"] for row in json.loads(said.out)] == ["zz_good.py"]
+    assert said.err.count("\n") == 3
+
+
+def test_two_files_that_import_each_other(lint: Clew) -> None:
+    Path("a.py").write_text("import torch\nfrom b import g\ndef f(x):\n    return g(x)\n")
+    Path("b.py").write_text(
+        "import torch\nfrom a import f\ndef g(x):\n    return f(x)\nl = torch.nn.NLLLoss()(g(1), 2)\n"
+    )
+    said = lint(".")
+    assert (said.status, said.err) == (0, "")
+
+
+def clean(text: str, folder: Path) -> None:
+    path = str(folder / "train.py")
+    seen = look(path, text.encode("utf-8", errors="surrogatepass"), Project([path]), RULES)
+    if seen.trouble is not None:
+        assert "gave up" not in seen.trouble.why, f"{seen.trouble.why}\n{text}"
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_programs_with_lines_moved_and_lost(data: st.DataObject, tmp_path: Path) -> None:
+    lines = data.draw(st.sampled_from(TEXTS)).split("\n")
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, max(0, len(lines) - 1)))
+        what = data.draw(st.sampled_from(["drop", "double", "swap", "indent", "graft"]))
+        if what == "drop" and len(lines) > 1:
+            del lines[at]
+        elif what == "double":
+            lines.insert(at, lines[at])
+        elif what == "swap":
+            lines[at], lines[-1] = lines[-1], lines[at]
+        elif what == "indent":
+            lines[at] = lines[at].lstrip() if lines[at].startswith(" ") else f"    {lines[at]}"
+        else:
+            other = data.draw(st.sampled_from(TEXTS)).split("\n")
+            lines[at:at] = other[: data.draw(st.integers(1, len(other)))]
+    clean("\n".join(lines), tmp_path)
+
+
+WORDS = st.sampled_from(
+    "loss backward() optimizer .step() .zero_grad() model ( ) [ ] : = + - * / , . x y in for if else return torch F nn "
+    "softmax cross_entropy(x, y) lambda : yield await None 1 0.5 *args **kw @ self with torch.no_grad(): \n \n\t".split(
+        " "
+    )
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=st.lists(WORDS, max_size=40), head=st.sampled_from(TEXTS))
+def test_words_in_any_order(words: list[str], head: str, tmp_path: Path) -> None:
+    clean(f"{head}\n{' '.join(words)}\n", tmp_path)
+    clean("import torch\n" + " ".join(words), tmp_path)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(max_size=200))
+def test_any_text(text: str, tmp_path: Path) -> None:
+    clean("import torch\n" + text, tmp_path)

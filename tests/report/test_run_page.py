@@ -1,0 +1,107 @@
+"""What `clew run` prints: the place and the fault first, little else."""
+
+from pathlib import Path
+
+import pytest
+
+from clew.knowledge import load
+from clew.records.case import Case, HeldClue
+from clew.records.clue import Clue
+from clew.records.place import Place
+from clew.report.run_page import DataFile, RunFacts, place_words, run_page
+from clew.report.text import Page
+from clew.report.view import CaseView, view
+
+KNOWLEDGE = load()
+FILES = tuple(DataFile(f"part{n}.csv", False, 9, "pandas", "8 rows", "train.py:2") for n in range(5))
+FACTS = RunFacts("train.py", 40, 8.1, 0, 1, ".clew/runs/x", files=(*FILES, DataFile("o.pt", True, 0, "", "", "")))
+
+
+def clue(test: str, outcome: str, *where: Place, says: str = "", why: str = "", **measured: float) -> Clue:
+    held = KNOWLEDGE.tests[test]
+    says = says or (known.means if (known := held.outcome(outcome)) else "")
+    return Clue(
+        test, outcome, tuple(sorted(measured.items())), where, reads=(held.reads,), source=held.by, says=says, why=why
+    )
+
+
+def seen_by(*clues: Clue) -> CaseView:
+    held = tuple(HeldClue(index + 1, item, "", "") for index, item in enumerate(clues))
+    case = Case("x", "", "clew run", "general", "routine", "train.py", "", "", (), held, (), (), (), None)
+    return view(KNOWLEDGE, case, by_hand=False)
+
+
+def page(*clues: Clue, everything: bool = False, facts: RunFacts = FACTS) -> str:
+    return str(run_page(seen_by(*clues), facts, Page(80), everything))
+
+
+PASSED = (clue("event_order", "usual"), clue("gradient_by_depth", "even"), clue("loss_sign", "unclear", why="no loss"))
+NONFINITE = clue("nonfinite_data", "seen", Place("train.py", 2, symbol="Net.<lambda>"), rows_affected=1, batch=11)
+EXPLODES = clue("gradient_explodes", "explodes", Place(step=5), largest_over_early_median=1e9)
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("train.py").write_text("import torch\nfor batch in " + "x" * 100 + ":\n    pass\n")
+
+
+def test_a_sound_run_needs_four_lines() -> None:
+    lines = page(*PASSED, clue("update_ratio", "healthy")).splitlines()
+    assert lines[1:] == [
+        "HEALTHY  train.py: 40 steps in 8 s",
+        "",
+        "3 checks in order, 1 could not be made (--all lists them).",
+        "Kept in .clew/runs/x, with the report as a page.",
+    ]
+
+
+def test_the_place_comes_first_then_the_line_then_what_was_seen() -> None:
+    text = page(*PASSED, NONFINITE, EXPLODES)
+    lines = text.splitlines()
+    assert lines[1].startswith("FAULT  train.py")
+    assert lines[3] == "train.py:2: NaN or Inf in inputs or targets"
+    assert lines[4].startswith("  2 | for batch in xxx")
+    assert lines[4].endswith(" …")
+    assert len(lines[4]) <= 80
+    assert lines[5].strip() == "~" * (len(lines[4]) - len("  2 | "))
+    assert "  Batch 11, rows affected 1." in lines
+    assert "  read: part0.csv (pandas, 8 rows), part1.csv (pandas, 8 rows), part2.csv" in text
+    assert "and 2 more." in text
+    assert "o.pt" not in text
+    assert "Also seen, perhaps as a consequence: gradient_explodes explodes." in lines
+    assert "What it may be" not in text
+
+
+def test_a_figure_that_the_sentence_says_is_not_repeated() -> None:
+    told = clue("nonfinite_data", "seen", says="batch 11 holds NaN in 1 of 20 rows", batch=11, rows_affected=1, epoch=2)
+    assert "  Epoch 2." in page(*PASSED, told).splitlines()
+
+
+def test_without_a_finding_the_signs_come_before_the_guesses() -> None:
+    text = page(*PASSED, EXPLODES, clue("loss_nonfinite", "seen", nonfinite_share=0.5))
+    order = [text.index(part) for part in ("SUSPECT", "\nSeen\n", "\nWhat it may be\n", "worth their cost")]
+    assert order == sorted(order)
+    assert "(gradient_explodes, largest over early median" in " ".join(text.split())
+    assert "  - step 5: " in text
+
+
+def test_everything() -> None:
+    text = page(*PASSED, NONFINITE, EXPLODES, everything=True)
+    order = [text.index(part) for part in ("\nSeen\n", "\nIn order (2)\n", "\nNot observed (1)\n", "\nRead: part0.csv")]
+    assert order == sorted(order)
+    assert "loss_sign (no loss)" in text
+    assert "--all" not in text
+
+
+def test_what_clew_could_not_do_is_said() -> None:
+    broken = clue("loss_shapes", "unclear", why="its instrument failed: ValueError: no")
+    text = page(*PASSED, broken, facts=FACTS._replace(troubles=("could not follow step",), status=3, processes=2))
+    assert "  ! loss_shapes: its instrument failed: ValueError: no" in text
+    assert "  ! could not follow step" in text
+    assert ", 2 processes, exit 3" in text
+
+
+def test_names_that_python_makes_up_are_left_out() -> None:
+    assert place_words(Place("a.py", 3, symbol="f.<locals>.<genexpr>")) == "a.py:3"
+    assert place_words(Place("a.py", 3, symbol="Net.forward")) == "a.py:3 in Net.forward"
