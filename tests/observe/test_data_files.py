@@ -107,8 +107,8 @@ def tensor(path: Path) -> None:
         (GUARDED, "features.npy", saved, 3600.0, "stale"),
         (PASSED_ON, "tokens.pkl", pickled, 3600.0, "stale"),
         (IN_AN_F_STRING, "train_cache.pt", tensor, 3600.0, "stale"),
-        (GUARDED, "features.npy", saved, -3600.0, "fresh"),
-        (GUARDED, "features.npy", saved, 0.5, "fresh"),
+        (GUARDED, "features.npy", saved, -3600.0, "reused"),
+        (GUARDED, "features.npy", saved, 0.5, "reused"),
         (ONLY_READ, "features.npy", saved, 3600.0, "fresh"),
         (WEIGHTS, "train_model.pt", tensor, 3600.0, "fresh"),
         (ALWAYS_WRITTEN, "features.npy", saved, 3600.0, "unclear"),
@@ -129,14 +129,14 @@ def test_the_stale_cache_is_pointed_at(tmp_path: Path, module: Any) -> None:
     assert told["measured"]["hours_older"] == pytest.approx(2.0, abs=0.01)
 
 
-def test_a_cache_that_the_script_makes_itself_is_unclear(
+def test_a_cache_that_the_script_makes_itself_is_reused(
     tmp_path: Path, module: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared = module(GUARDED, "features.npy", saved, 3600.0)
     monkeypatch.setitem(sys.modules, "__main__", prepared)
     told = answer(tmp_path, CacheAge, prepared.features)
-    assert told["outcome"] == "unclear"
-    assert "older than" in told["unclear"]
+    assert told["outcome"] == "reused"
+    assert "read back" in told["says"]
 
 
 def test_no_file_no_answer(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ class Session:
         self.pid = os.getpid()
         self.forked = False
         self.recorder: Any = None
+        self.sources: set[str] = set()
         self.taper: Any = ()
         self.started = float(os.environ.get("CLEW_CLOCK") or time.monotonic())  # one clock for all processes
         self.copy = OutputCopy(os.path.join(folder, "output.jsonl"), self.started)
@@ -87,6 +88,7 @@ class Session:
             if name == "torch":
                 self._watch_torch()
                 self._provenance(name, module)
+                self.write_sources()
                 atexit.register(self.end)  # before torch takes itself apart
                 os.register_at_fork(after_in_child=self.in_child)
             else:
@@ -195,20 +197,21 @@ class Session:
             self.trouble(f"no training step could be kept for exams: {taper.why}")
 
     def write_sources(self) -> None:
-        """Which of the user's own files were imported."""
+        """Which of the user's own files were imported, the script among them: when it has ended, Python no longer says
+        which it was."""
         from clew.observe.places import is_users
 
         modules = [module for module in list(sys.modules.values()) if issubclass(type(module), ModuleType)]
         # by way of object: some modules import themselves when they are asked for anything
         files = {str(object.__getattribute__(module, "__dict__").get("__file__")) for module in modules}
-        own = sorted(os.path.abspath(file) for file in files if file.endswith(".py") and is_users(file))
-        if own:
+        self.sources.update(os.path.abspath(file) for file in files if file.endswith(".py") and is_users(file))
+        if self.sources:
             path = os.path.join(self.folder, f"sources-{self.pid}")
             with (
                 suppress(OSError),
                 open(path, "w", encoding="utf-8", errors="surrogateescape") as file,
             ):
-                file.write("\n".join(own) + "\n")
+                file.write("\n".join(sorted(self.sources)) + "\n")
 
     def trouble(self, sentence: str) -> None:
         with (

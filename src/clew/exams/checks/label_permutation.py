@@ -8,7 +8,7 @@ Why it matters: real labels share structure with their inputs and are the easier
 as fast, the labels at hand say nothing about their inputs.
 Cannot tell: labels without relation from a model that learns neither set; overfit_one_batch separates these.
 Silent when: permuted labels are learned more slowly. Unclear when they are not and there are fewer than 64 examples,
-when a permutation changes nearly no label, and when the loss is not positive.
+when neither is learned, when a permutation changes nearly no label, and when the loss is not positive.
 Sources: labels-match-inputs, random-input-same-loss
 """
 
@@ -29,6 +29,7 @@ STEPS = 60
 PERMUTATIONS = 3
 FEWEST, ENOUGH = 8, 64
 ALIKE = 1.05
+LEARNED = 0.8
 CHANGED = 0.05
 
 
@@ -66,6 +67,8 @@ def examine(lab: Lab) -> Answer:
     quickest = _least(min(permuted) - (max(permuted) - min(permuted)))
     if quickest <= ALIKE * level(real[:steps]) and pool.examples < ENOUGH:
         return Unclear(f"permuted labels are learned as fast, which {pool.examples} examples allow by memory alone")
+    if quickest <= ALIKE * level(real[:steps]) and level(real[:steps]) > LEARNED * real[0]:
+        return Unclear(f"neither set was learned in {steps} steps: the loss went from {real[0]:.3g} to {level(real):.3g}")
     return Reading(
         permuted_over_real=quickest / level(real[:steps]),
         real=level(real[:steps]),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from clew.observe.envs import below
 from clew.observe.patches import Patches, unframe
 from clew.observe.places import users_place
 from clew.observe.watches._loss_graph import Key, bare, inputs, key, shape
@@ -54,7 +55,7 @@ class Policy:
         self.favoured: deque[Favoured] = deque(maxlen=64)
         self.products = 0  # updates in which log-probabilities were weighted by something
         self.leaks: list[Place | None] = []
-        self.acted: dict[int, float] = {}  # log-probability of the action taken, by observation
+        self.acted: dict[int, tuple[int, float]] = {}  # step and log-probability of the action taken, by observation
         self.moved: deque[float] = deque(maxlen=SERIES)  # estimates of KL(old, new)
         self.attached = False
 
@@ -63,11 +64,10 @@ class Policy:
         if self.attached:
             return
         self.attached = True
-        for kind in dict.fromkeys(vars(torch.distributions).values()):
-            if isinstance(kind, type) and issubclass(kind, torch.distributions.Distribution):
-                for name in ("sample", "log_prob"):
-                    if isinstance(vars(kind).get(name), FunctionType):
-                        patches.replace(kind, name, functools.partial(_around, weakref.ref(self), name))
+        for kind in below(torch.distributions.Distribution):
+            for name in ("sample", "log_prob"):
+                if isinstance(vars(kind).get(name), FunctionType) and kind.__module__.startswith("torch."):
+                    patches.replace(kind, name, functools.partial(_around, weakref.ref(self), name))
 
     # --- what distributions tell
 
@@ -86,10 +86,12 @@ class Policy:
         if study is None or not study.experience.steps or not 0 < result.numel() <= ROWS or result.is_meta:
             return
         keys = next((call.keys for call in reversed(study.calls) if call.rows == result.numel() and call.keys), [])
+        recorder = study._recorder()
+        step = 0 if recorder is None else recorder.step
         if result.grad_fn is None:
-            self._note_old(result, keys)
+            self._note_old(result, keys, step)
             return
-        self._note_new(result, keys)
+        self._note_new(result, keys, step)
         node = key(result.grad_fn)
         self.waiting.append((keys, node, result.numel(), place))
         held = weakref.ref(self)
@@ -101,22 +103,20 @@ class Policy:
 
         result.register_hook(note)  # type: ignore[no-untyped-call]
 
-    def _note_old(self, result: torch.Tensor, keys: list[int]) -> None:
+    def _note_old(self, result: torch.Tensor, keys: list[int], step: int) -> None:
         if len(keys) == result.numel():
             if len(self.acted) > 40_000:
                 self.acted.clear()
-            with torch.no_grad():
-                self.acted.update(zip(keys, result.detach().to("cpu", torch.float64).reshape(-1).tolist(), strict=True))
+            self.acted.update({mark: (step, value) for mark, value in zip(keys, _values(result), strict=True)})
 
-    def _note_new(self, result: torch.Tensor, keys: list[int]) -> None:
+    def _note_new(self, result: torch.Tensor, keys: list[int], step: int) -> None:
+        """How far the policy has come since it acted, by (r - 1) - log r over the batch; only after a step was made."""
         if len(keys) != result.numel() or len(set(keys)) < len(keys):
             return
-        old = [self.acted.get(mark) for mark in keys]
-        with torch.no_grad():
-            new = result.detach().to("cpu", torch.float64).reshape(-1).tolist()
-        ratios = [now - before for now, before in zip(new, old, strict=True) if before is not None]
+        pairs = [(now, self.acted[mark]) for mark, now in zip(keys, _values(result), strict=True) if mark in self.acted]
+        ratios = [now - before for now, (when, before) in pairs if when < step]
         if len(ratios) >= max(8, len(keys) // 2):
-            self.moved.append(float(np.mean([math.expm1(min(r, 50.0)) - r for r in ratios])))
+            self.moved.append(float(np.mean([math.expm1(min(ratio, 50.0)) - ratio for ratio in ratios])))
 
     def gradient_came(self, number: int, keys: list[int], gradient: torch.Tensor, place: Place | None) -> None:
         study = self._study()
@@ -138,9 +138,6 @@ class Policy:
             if leak and len(self.leaks) < SERIES:
                 self.leaks.append(event.place)
 
-    def after_backward(self, event: Backward) -> None:
-        del event
-
     def before_step(self, event: OptimizerEvent) -> None:
         """The step that uses the gradients says in which direction it goes."""
         if not self.gradients:
@@ -159,6 +156,11 @@ class Policy:
 
     def after_step(self) -> None:
         self.waiting.clear()
+
+
+def _values(tensor: torch.Tensor) -> list[float]:
+    with torch.no_grad():
+        return [float(value) for value in tensor.detach().to("cpu", torch.float64).reshape(-1).tolist()]
 
 
 def decidedness(distribution: Any) -> float | None:

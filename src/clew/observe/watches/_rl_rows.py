@@ -22,26 +22,20 @@ if TYPE_CHECKING:
 SLIPS = 8
 """How many of the newest steps a rollout may lack: the learner may have acted once more since."""
 FOUND = 0.6
-AHEAD = 16
-"""How many steps may lie between the two observations of a stored transition: n-step returns skip some."""
 
 
-def resolve(
-    experience: Experience, keys: list[int], others: list[list[int]]
-) -> tuple[list[Transition | None], dict[str, int]]:
-    """The step that each row stems from, None where it cannot be told; and how the pairs of observations fared."""
+def resolve(experience: Experience, keys: list[int], others: list[list[int]]) -> list[Transition | None]:
+    """The step that each row stems from, None where it cannot be told. `others` are observations that other calls of
+    the same size were made on: those that followed may be among them, which tells steps from one state apart."""
     found = in_order(experience, keys)
     if found is not None:
-        return found, {}
-    counts: dict[str, int] = {}
+        return found
     for following in reversed(others):
-        if following == keys or len(following) != len(keys):
-            continue
-        paired = [pair(experience, one, then) for one, then in zip(keys, following, strict=True)]
-        if sum(step is not None for step in paired) >= FOUND * len(keys):
-            return paired, {"paired": len(keys)}
-        counts = parted(experience, keys, following) or counts
-    return [only(experience.by_key.get(mark, [])) for mark in keys], counts
+        if following != keys and len(following) == len(keys):
+            paired = [pair(experience, one, then) for one, then in zip(keys, following, strict=True)]
+            if sum(step is not None for step in paired) >= FOUND * len(keys):
+                return paired
+    return [only(experience.by_key.get(mark, [])) for mark in keys]
 
 
 def in_order(experience: Experience, keys: list[int]) -> list[Transition | None] | None:
@@ -67,33 +61,6 @@ def only(steps: list[Transition]) -> Transition | None:
     if len({(step.reward, step.terminated, step.truncated, step.next_key) for step in steps[-64:]}) > 1:
         return None
     return steps[-1]
-
-
-def parted(experience: Experience, keys: list[int], following: list[int]) -> dict[str, int]:
-    """Rows of two observations of which the second never came after the first."""
-    known = [
-        (one, then)
-        for one, then in zip(keys, following, strict=True)
-        if one in experience.by_key and experience.knows(then)
-    ]
-    if len(known) < 0.9 * len(keys):
-        return {}
-    apart = sum(not _leads_to(experience, one, then) for one, then in known)
-    return {"parted": apart, "looked": len(known)} if apart >= 0.9 * len(known) else {}
-
-
-def _leads_to(experience: Experience, one: int, then: int) -> bool:
-    for start in experience.by_key[one][-16:]:
-        step: Transition | None = start
-        for _ in range(AHEAD):
-            if step is None:
-                return True  # the rest of the way was not looked at
-            if then == step.next_key:
-                return True
-            if step.terminated or step.truncated:
-                break
-            step = experience.following(step)
-    return False
 
 
 class Squared(NamedTuple):

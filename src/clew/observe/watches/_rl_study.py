@@ -8,7 +8,7 @@ target; its rows are found again among the steps of the environments.
 from __future__ import annotations
 
 import weakref
-from collections import Counter, deque
+from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from clew.observe.envs import Transition, experience_of, find_environments, hash
 from clew.observe.hooks import tensors_in
 from clew.observe.watch import Backward, Forward, LossCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._loss_graph import Key, inputs, key
+from clew.observe.watches._rl_networks import Networks
 from clew.observe.watches._rl_policy import Policy
 from clew.observe.watches._rl_rows import Squared, resolve, squares
 
@@ -81,6 +82,24 @@ class Rows:
         return [row for held in self._ended for row in held]
 
 
+class Columns(NamedTuple):
+    """Sums over observations that entered a network in training, by component."""
+
+    rows: int
+    sums: Floats
+    squares: Floats
+    place: Place | None
+
+    @classmethod
+    def joined(cls, held: Columns | None, rows: Floats, place: Place | None) -> Columns | None:
+        if rows.shape[1] > 4096 or (held is not None and len(held.sums) != rows.shape[1]):
+            return held
+        fresh = cls(len(rows), rows.sum(0), (rows**2).sum(0), place)
+        if held is None:
+            return fresh
+        return cls(held.rows + fresh.rows, held.sums + fresh.sums, held.squares + fresh.squares, held.place)
+
+
 class Aimed(NamedTuple):
     """The rows of one value loss."""
 
@@ -108,6 +127,7 @@ class Study:
         self._recorder = weakref.ref(recorder)
         self.experience = experience_of(recorder)
         self.policy = Policy(self)
+        self.networks = Networks(recorder)
         self.broken = ""
         self.told = -1
         self.looked = 0
@@ -120,7 +140,7 @@ class Study:
         self.aimed: deque[Aimed] = deque(maxlen=64)
         self.rows: dict[Place | None, Rows] = {}
         self.target_of: dict[Place | None, dict[tuple[int, int], float]] = {}
-        self.pairs: Counter[str] = Counter()
+        self.columns: Columns | None = None
         self.written = 0
 
     def follow(self, name: str, number: int, event: Any) -> None:
@@ -152,13 +172,17 @@ class Study:
             return
         if event.step > self.last_step + 1:
             self.tables.clear()  # older than steps that were not looked at
+            self.policy.acted.clear()
         self.last_step = event.step
+        self.networks.forward(event)
         rows = observations(event.inputs, self.experience.width)
         outputs = list(numbers(event.output))
         count = len(rows) if rows is not None else len(outputs[0][1]) if outputs else 0
         if not 0 < count <= ROWS:
             return
         keys = self._keys(rows)
+        if keys is not None and rows is not None and event.grad and any(map(self.experience.knows, keys[:8])):
+            self.columns = Columns.joined(self.columns, rows, event.place)
         if keys is None:
             keys = next((call.keys for call in reversed(self.calls) if call.rows == count), [])
         outputs = [(tensor, values) for tensor, values in outputs if len(values) == count]
@@ -264,8 +288,7 @@ class Study:
         if aimed.place not in self.rows and len(self.rows) >= PLACES:
             return
         assert aimed.keys is not None
-        steps, how = resolve(self.experience, aimed.keys, [c.keys for c in self.calls if c.rows == len(aimed.keys)])
-        self.pairs.update(how)
+        steps = resolve(self.experience, aimed.keys, [c.keys for c in self.calls if c.rows == len(aimed.keys)])
         rows = self.rows.setdefault(aimed.place, Rows())
         targets = self.target_of.setdefault(aimed.place, {})
         if len(targets) > REMEMBERED:
@@ -282,9 +305,6 @@ class Study:
         if mark is None:
             return {}
         return {source: table[mark] for source, table in self.tables.items() if mark in table}
-
-    def _after_backward(self, event: Backward) -> None:
-        self.policy.after_backward(event)
 
     def _before_step(self, event: OptimizerEvent) -> None:
         self.policy.before_step(event)
@@ -373,10 +393,6 @@ class Studied(Watch):
     @when_sampled
     def before_backward(self, event: Backward) -> None:
         self.study.follow("before_backward", self.recorder.told, event)
-
-    @when_sampled
-    def after_backward(self, event: Backward) -> None:
-        self.study.follow("after_backward", self.recorder.told, event)
 
     @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:

@@ -194,3 +194,29 @@ def judged(study: Study) -> Iterator[Judged]:
 
 def _told(held: Judged) -> tuple[int, int]:
     return sum(held.terminal[:2]) + sum(held.limit[:2]), held.fitted.rows
+
+
+def of_a_neighbour(study: Study) -> tuple[int, Any, int] | None:
+    """Whether targets hold the reward of the step before (-1) or after (1) in place of their own, and the line."""
+    for place, rows in study.rows.items():
+        targets = study.target_of[place]
+        for shift in (-1, 1):
+            moved = [each for row in rows.going() if (each := _moved(study, row, shift)) is not None]
+            if len({row.step.reward for row in moved}) < 3:
+                continue
+            for part in parts(moved):
+                found = fit(part, moved, targets)
+                if found is not None and found.reward is not None and abs(found.reward) > 1e-3:
+                    return shift, place, found.rows
+    return None
+
+
+def _moved(study: Study, row: Row, shift: int) -> Row | None:
+    step = row.step
+    other = study.experience.by_number.get((step.lane, step.number + shift))
+    return None if other is None else row._replace(step=step._replace(reward=other.reward))
+
+
+def pays(study: Study) -> int:
+    """How many different rewards were among the rows."""
+    return max((len({row.step.reward for row in rows.going()}) for rows in study.rows.values()), default=0)

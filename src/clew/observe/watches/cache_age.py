@@ -3,7 +3,8 @@
 Why it matters: a change to preprocessing has no effect while the old result is read back.
 Cannot tell: whether the edit changed any value; caches whose name is put together elsewhere.
 Silent when: the file was written in this run, holds weights, is not made by the user's own code, or is younger than
-that code. A cache that the running script makes itself leaves it unclear: every edit of it would look like a change.
+that code. A cache that the running script makes itself is only said to be reused: every edit of the script would look
+like a change of the cache.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class CacheAge(Watch):
         ]
         if not read:
             return Unclear("no data file was seen to be read")
-        doubtful = ""
+        reused: Saw | None = None
         for source, own in users_sources():
             try:
                 edited = os.stat(source).st_mtime
@@ -43,16 +44,13 @@ class CacheAge(Watch):
             except (OSError, UnicodeDecodeError):
                 continue
             for held in read:
-                line = makes(text, os.path.basename(held.path)) if held.modified + ROOM < edited else 0
-                if line and own:
-                    doubtful = doubtful or (
-                        f"{os.path.basename(held.path)} is older than {shown(source)}, which makes it; whether the "
-                        "part that makes it was edited since cannot be seen"
-                    )
-                elif line:
+                line = makes(text, os.path.basename(held.path))
+                if line and not own and held.modified + ROOM < edited:
                     return _stale(held, source, line, edited)
-        if doubtful:
-            return Unclear(doubtful)
+                if line and reused is None:
+                    reused = _reused(held, source, line)
+        if reused is not None:
+            return reused
         return Saw("fresh", files=len(read))
 
 
@@ -63,11 +61,19 @@ def _stale(held: files.Opened, source: str, line: int, edited: float) -> Saw:
     return Saw("stale", file=name, hours_older=hours).at(Place(shown(source), line), held.place).saying(says)
 
 
+def _reused(held: files.Opened, source: str, line: int) -> Saw:
+    name = os.path.basename(held.path)
+    says = f"{name} was read back as an earlier run left it; {shown(source)} makes it only when it is not there"
+    return Saw("reused", file=name).at(Place(shown(source), line), held.place).saying(says)
+
+
 def users_sources() -> list[tuple[str, bool]]:
     """The user's own source files that were imported, and whether each is the running script."""
     found: dict[str, bool] = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
+        if name == "__main__" and path is None:  # Python takes it away when the script has ended
+            path = sys.argv[0] if sys.argv else None
         if isinstance(path, str) and path.endswith(".py") and is_users(path):
             path = os.path.abspath(path)
             found[path] = found.get(path, False) or name == "__main__"

@@ -1,0 +1,124 @@
+"""The networks of an agent: which are trained, which only follow, and which name they go by."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clew.observe.places import is_users
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from clew.observe.recorder import Recorder
+    from clew.observe.watch import Forward
+    from clew.records.place import Place
+
+READ = 16
+FRAMES = 40
+NAMES = 60
+TARGETS = ("target", "tgt")
+
+
+class Network:
+    """How one model fared between its first and its last call that was looked at."""
+
+    def __init__(self, module: torch.nn.Module, step: int, place: Place | None) -> None:
+        self.module = weakref.ref(module)
+        self.place = place
+        self.shapes = tuple((name, tuple(held.shape)) for name, held in module.named_parameters())
+        self.first_step = self.last_step = step
+        self.print = fingerprint(module)
+        self.changes = 0
+        self.looks = 0
+        self.equal = 0  # looks at which it equalled the trained network of its form
+
+
+class Networks:
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = weakref.ref(recorder)
+        self.held: dict[int, Network] = {}
+        self.named: dict[int, tuple[str, str, Place | None]] = {}  # a model that goes by two names, one of a target
+        self.asked = 0
+
+    def forward(self, event: Forward) -> None:
+        held = self.held.get(event.model)
+        if held is None:
+            if len(self.held) < 64:
+                self.held[event.model] = Network(event.module, event.step, event.place)
+                self._names(event)
+            return
+        if event.step == held.last_step:
+            return
+        now = fingerprint(event.module)
+        held.changes += now != held.print
+        held.print, held.last_step = now, event.step
+        held.looks += 1
+        self._names(event)
+        if not self.trained(event.module):
+            twin = self.twin(event.model)
+            held.equal += twin is not None and fingerprint(twin) == now
+
+    def trained(self, module: torch.nn.Module) -> bool:
+        """Whether an optimiser holds some of its parameters."""
+        recorder = self._recorder()
+        own = {id(parameter) for parameter in module.parameters()}
+        return recorder is not None and any(
+            id(parameter) in own
+            for _, optimizer in recorder.live_optimizers()
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        )
+
+    def twin(self, model: int) -> torch.nn.Module | None:
+        """The one trained network of the same form."""
+        found = [
+            module
+            for number, other in self.held.items()
+            if number != model and other.shapes == self.held[model].shapes
+            if (module := other.module()) is not None and self.trained(module)
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def _names(self, event: Forward) -> None:
+        """What the script calls this model, in the functions that led to the call and in their objects."""
+        if event.model in self.named or self.asked >= NAMES:
+            return
+        self.asked += 1
+        names: set[str] = set()
+        frame: FrameType | None = sys._getframe(1)
+        for _ in range(FRAMES):
+            if frame is None:
+                break
+            if is_users(frame.f_code.co_filename):
+                names |= names_of(event.module, frame.f_locals)
+                owner = frame.f_locals.get("self")
+                names |= names_of(event.module, getattr(owner, "__dict__", {}))
+                names |= names_of(event.module, getattr(owner, "_modules", {}))
+            frame = frame.f_back
+        targets = sorted(name for name in names if is_target(name))
+        others = sorted(name for name in names if not is_target(name))
+        if targets and others:
+            self.named[event.model] = (targets[0], others[0], event.place)
+
+
+def names_of(module: torch.nn.Module, names: Any) -> set[str]:
+    return {str(name) for name, value in list(names.items()) if value is module}
+
+
+def is_target(name: str) -> bool:
+    return any(part in name.lower() for part in TARGETS)
+
+
+def fingerprint(module: torch.nn.Module) -> int:
+    """A number that changes when the parameters do: a few values of each."""
+    parts = []
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.numel() and parameter.layout == torch.strided and not parameter.is_meta:
+                flat = parameter.detach().reshape(-1)
+                parts.append(flat[:: -(-flat.numel() // READ)][:READ].to("cpu", torch.float64))
+    return hash(torch.cat(parts).numpy().tobytes()) if parts else 0

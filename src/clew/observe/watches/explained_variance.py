@@ -1,0 +1,46 @@
+"""How much of the variance of the returns does the value function explain?
+
+Compares what the value function gave with what its loss aimed at, batch by batch, after the first tenth of the run, and
+takes the best batch: one that learns nothing has no good one, and one that learns lags behind now and then.
+
+Why it matters: a critic that explains nothing leaves the policy gradient as noisy as without one.
+Cannot tell: a critic that does not learn from targets that cannot be learned.
+Silent when: the loss is about action values; the run was short; batches are small or their targets hardly vary.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clew.observe.watch import Answer
+from clew.observe.watches._rl_study import Studied
+from clew.records.clue import Reading, Unclear
+
+STEPS = 100
+BATCH = 16
+UPDATES = 4
+
+
+class ExplainedVariance(Studied):
+    test = "explained_variance"
+
+    def read(self) -> Answer:
+        why = self.unseen()
+        if why:
+            return Unclear(why)
+        if self.recorder.step < STEPS:
+            return Unclear(f"it is low in every agent before some {STEPS} updates")
+        found = [
+            1.0 - float(np.var(aimed.targets - aimed.values) / np.var(aimed.targets))
+            for aimed in self.study.aimed
+            if aimed.keys is not None
+            and aimed.columns == 1
+            and aimed.step > 0.1 * self.recorder.step
+            and len(aimed.values) >= BATCH
+            and np.var(aimed.targets) > 1e-8 * max(1e-8, float(np.mean(aimed.targets**2)))
+        ]
+        if len(found) < UPDATES:
+            return Unclear("too few batches of a state-value function were seen late enough")
+        place = next((aimed.place for aimed in self.study.aimed if aimed.columns == 1), None)
+        reading = Reading(explained_variance=max(found), updates=len(found))
+        return reading if place is None else reading.at(place)

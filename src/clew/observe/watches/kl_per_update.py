@@ -1,0 +1,37 @@
+"""How far does one update move the policy?
+
+Compares log-probabilities of the same actions when they were taken and when an update looks at them again, after at
+least one step of the optimiser in between.
+
+Why it matters: an update that moves the policy far makes the data it came from worthless.
+Cannot tell: whether the direction is right; agents that look at each action once only give no reading.
+Silent when: observations repeat within a batch, so that actions cannot be told apart.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from clew.observe.watch import Answer
+from clew.observe.watches._rl_study import Studied
+from clew.records.clue import Reading, Unclear
+
+LOOKS = 8
+EARLY = 200
+TINY = 1e-4
+
+
+class KlPerUpdate(Studied):
+    test = "kl_per_update"
+
+    def read(self) -> Answer:
+        why = self.unseen()
+        if why:
+            return Unclear(why)
+        moved = self.study.policy.moved
+        if len(moved) < LOOKS:
+            return Unclear("actions were not looked at again after a step often enough")
+        share = float(np.percentile(list(moved), 95))
+        if share < TINY and self.recorder.step < EARLY:
+            return Unclear("the policy has hardly moved yet, and the run is young")
+        return Reading(kl_p95=share, looks=len(moved))

@@ -1,0 +1,81 @@
+"""Does the learned physical parameter stay inside its range?
+
+Follows single numbers that an optimiser holds beside a network whose derivatives enter the loss.
+
+Why it matters: at zero the term that the number multiplies is switched off, and the equation becomes easy.
+Cannot tell: a true value near zero or near the bound.
+Silent when: the number never moved, or lies in the interior at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clew.observe.watch import Answer, OptimizerEvent
+from clew.observe.watches._physics_terms import Solved
+from clew.records.clue import Saw, Unclear
+
+KEPT = 512
+STEPS = 100
+NEAR = 0.01
+
+
+class Track:
+    """The values of one number, thinned out as they become many."""
+
+    def __init__(self) -> None:
+        self.values: list[tuple[int, float]] = []
+        self.every = 1
+
+    def add(self, step: int, value: float) -> None:
+        if step % self.every == 0:
+            self.values.append((step, value))
+            if len(self.values) > KEPT:
+                self.values = self.values[::2]
+                self.every *= 2
+
+    def stuck(self) -> bool:
+        """Within one per cent of its largest size from zero, or at one and the same value, for the last half."""
+        last = self.values[-1][0]
+        late = [value for step, value in self.values if step >= last / 2]
+        early = [value for step, value in self.values if step < last / 2]
+        largest = max(abs(value) for _, value in self.values)
+        if len(late) < 8 or not early or largest == 0.0 or len(set(early)) < 3:
+            return False
+        at_zero = max(map(abs, late)) <= NEAR * largest
+        return at_zero or len(set(late)) == 1
+
+
+class PhysicalParameterTrack(Solved):
+    test = "physical_parameter_track"
+
+    def __init__(self, recorder: Any) -> None:
+        super().__init__(recorder)
+        self.tracks: dict[tuple[int, int], Track] = {}
+        self.networks = False
+
+    def before_step(self, event: OptimizerEvent) -> None:
+        """At every step: reading a number that lies in main memory waits for nothing."""
+        if not self.equations.updates:
+            return
+        number = 0
+        for group in event.optimizer.param_groups:
+            for parameter in group["params"]:
+                number += 1
+                if parameter.numel() == 1 and parameter.dim() == 0 and parameter.device.type == "cpu":
+                    self.tracks.setdefault((event.number, number), Track()).add(event.step, parameter.item())
+
+    def read(self) -> Answer:
+        why = self.unseen()
+        if why:
+            return Unclear(why)
+        held = [track for track in self.tracks.values() if track.values]
+        if not held:
+            return Unclear("no optimiser holds a single number")
+        if self.recorder.step < STEPS:
+            return Unclear(f"it takes some {STEPS} steps to see where a number settles")
+        for track in held:
+            if track.stuck():
+                saw = Saw("at_zero_or_bound", start=track.values[0][1], end=track.values[-1][1])
+                return saw.at(self.equations.place)
+        return Saw("moves", start=held[0].values[0][1], end=held[0].values[-1][1])

@@ -1,0 +1,57 @@
+"""Is the equation solved in raw physical units?
+
+Looks at the coordinates by which derivatives are taken, at the values that conditions and data ask for, and at the
+weighted terms of the loss on the first steps.
+
+Why it matters: terms in raw units differ by many orders of magnitude, the optimiser sees the largest, and inputs far
+from one leave the first layer linear or saturated.
+Cannot tell: units that happen to be of order one; coefficients that are badly chosen.
+Silent when: the terms are within a factor of a thousand as they enter the loss, whatever their units.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from clew.observe.watch import Answer
+from clew.observe.watches._physics_terms import Solved
+from clew.records.clue import Saw, Unclear
+
+FIRST = 10
+APART = 1e3
+NEAR = 10.0
+
+
+class PhysicalUnits(Solved):
+    test = "physical_units"
+
+    def read(self) -> Answer:
+        why = self.unseen()
+        if why:
+            return Unclear(why)
+        held = self.equations
+        ratios, wanted = [], []
+        for _, parts in held.parts[:FIRST]:
+            sizes = [part.value * part.weight for part in parts if part.value * part.weight > 0]
+            if len(sizes) > 1:
+                ratios.append(max(sizes) / min(sizes))
+            wanted += [part.value for part in parts if not part.residual]
+        if not ratios:
+            return Unclear("the loss has only one term whose value can be read")
+        coordinates = held.coordinates()
+        ratio = statistics.median(ratios)
+        asked = math.sqrt(max(wanted, default=0.0))  # a fresh network gives values of order one at most
+        spread = 1.0 if coordinates is None else coordinates.largest / coordinates.smallest
+        largest = 1.0 if coordinates is None else coordinates.largest
+        smallest = 1.0 if coordinates is None else coordinates.smallest
+        raw = asked > NEAR or largest > NEAR or smallest < 1 / NEAR**2 or spread > NEAR**2
+        figures = {
+            "largest_over_smallest_term": ratio,
+            "largest_coordinate": largest,
+            "smallest_coordinate": smallest,
+            "condition_rms": asked,
+        }
+        if ratio > APART and raw:
+            return Saw("raw", **figures).at(held.place)
+        return Saw("of_order_one", **figures).at(held.place)

@@ -1,0 +1,36 @@
+"""Are the rewards in the value targets those of their own steps?
+
+Where the targets cannot be taken apart with the reward that the environment gave for each row's own step, the reward of
+the step before and of the step after are tried.
+
+Why it matters: credit then goes to the wrong action, and learning crawls without any number looking broken.
+Cannot tell: observations paired with the wrong action.
+Silent when: rewards hardly vary; the targets cannot be taken apart at all.
+"""
+
+from __future__ import annotations
+
+from clew.observe.watch import Answer
+from clew.observe.watches._rl_study import Studied
+from clew.observe.watches._rl_targets import judged, of_a_neighbour, pays
+from clew.records.clue import Saw, Unclear
+
+
+class RewardOfOwnStep(Studied):
+    test = "reward_of_own_step"
+
+    def read(self) -> Answer:
+        why = self.unseen()
+        if why:
+            return Unclear(why)
+        if pays(self.study) < 3:
+            return Unclear("too few different rewards were seen in the targets to tell one step from another")
+        found = list(judged(self.study))
+        if found:
+            return Saw("own", steps=found[0].fitted.rows).at(found[0].place)
+        moved = of_a_neighbour(self.study)
+        if moved is None:
+            return Unclear("the targets of the value loss could not be taken apart into rewards and later values")
+        shift, place, rows = moved
+        saw = Saw("neighbour", shift=shift, steps=rows).at(place)
+        return saw.saying(f"the targets hold the reward of the step {'before' if shift < 0 else 'after'}")
