@@ -24,16 +24,19 @@ lint: $(READY)
 	$(BIN)/python -m clew.knowledge
 	$(BIN)/python tools/coverage.py --check
 	$(BIN)/python tools/exams.py --check
+	$(BIN)/python tools/lint_docs.py --check
 
 bench: $(READY)
 	$(BIN)/python bench/startup.py
 	$(BIN)/python bench/weigh.py
 	$(BIN)/python bench/archive.py
 	$(BIN)/python bench/observe.py
+	$(BIN)/python bench/lint.py
 
 docs: $(READY)
 	$(BIN)/python tools/coverage.py
 	$(BIN)/python tools/exams.py
+	$(BIN)/python tools/lint_docs.py
 
 $(ENOUGH): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "clew needs Python 3.11 or newer; say which with: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }

@@ -229,6 +229,14 @@ def test_notebooks(lint: Clew) -> None:
     assert lint("b.ipynb").status == 0
 
 
+def test_a_message_counts_lines_as_the_notebook_does(lint: Clew) -> None:
+    split = "from sklearn.model_selection import train_test_split\n"
+    smote = "X_all, y_all = SMOTE().fit_resample(X, y)\nX_train, X_test = train_test_split(X_all)\n"
+    Path("a.ipynb").write_text(notebook(f"{split}from imblearn.over_sampling import SMOTE\n", smote))
+    (row,) = json.loads(lint("a.ipynb", "--format", "json").out)
+    assert "line 2 of cell 3" in row["message"]
+
+
 def test_the_cache_is_used_and_notices_changes(lint: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     for file, text in FAULTY["softmax_other_file"].items():
         Path(file).parent.mkdir(parents=True, exist_ok=True)

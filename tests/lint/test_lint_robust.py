@@ -1,6 +1,7 @@
 """It never fails on a file: one line for that file, and the rest goes on."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,22 @@ def test_odd_places(lint: Clew) -> None:
     said = lint(".", "--format", "json")
     assert [row["path"] for row in json.loads(said.out)] == ["zz_good.py"]
     assert said.err.count("\n") == 3
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(lint: Clew) -> None:
+    os.mkfifo("pipe.py")
+    Path("zz_good.py").write_text(GOOD)
+    said = lint(".", "--format", "json")
+    assert [row["path"] for row in json.loads(said.out)] == ["zz_good.py"]
+    assert said.err == ""
+
+
+def test_the_summary_counts_what_was_looked_at(lint: Clew) -> None:
+    Path("old.py").write_text("import torch\nprint 'x'\n")
+    assert lint("old.py").out.strip() == "Nothing found in 0 files (1 not looked at)."
+    assert lint("old.py").err.endswith("Did you mean print(...).\n")
+    Path("empty").mkdir()
+    assert lint("empty").out.strip() == "There is no Python file and no notebook to look at."
 
 
 def test_two_files_that_import_each_other(lint: Clew) -> None:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from clew.records import exact
 
-CLEW = (sys.executable, "-m", "clew", "run")
+CLEW = (sys.executable, "-m", "clew", "run", "--no-exams", "--keep-capture")
+"""A step is kept, as by default; the exams on it have tests of their own."""
 
 
 class Ran(NamedTuple):

@@ -43,7 +43,7 @@ def replaced(item: Fault, text: str) -> tuple[str, list[int]]:
 def right_lines(item: Fault, folder: str) -> list[tuple[str, int]]:
     """Every place that is right for this fault, as file and line of the changed program; `folder` is the unchanged one.
 
-    A text of `near` stands in the file of the fault, or in another one when it begins with that file's name and a colon.
+    A text of `near` stands in the file of the fault, or in another when it begins with that file's name and a colon.
     """
     if not item.find:
         return []

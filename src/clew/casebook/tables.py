@@ -1,7 +1,7 @@
 """The programs and the faults, as their tables have them.
 
-A program is a folder under `programs/` and a row of `programs.toml`. A fault is a row of `faults/PROGRAM.toml`: a text of
-one source or settings file that becomes another text, or a change of the generated data files (`spoil.py`).
+A program is a folder under `programs/` and a row of `programs.toml`. A fault is a row of `faults/PROGRAM.toml`: a text
+of one source or settings file that becomes another text, or a change of the generated data files (`spoil.py`).
 """
 
 import hashlib
@@ -115,12 +115,16 @@ def row_of(program: str, row: dict[str, Any]) -> Fault:
         replace=row.get("replace", ""),
         near=tuple(row.get("near", ())),
         spoil=row.get("spoil", ""),
-        arguments=tuple(sorted(row.get("with", {}).items())),
+        arguments=tuple((key, frozen(value)) for key, value in sorted(row.get("with", {}).items())),
         rows=row.get("rows", ""),
         columns=row.get("columns", ""),
         hurts=row.get("hurts", True),
         unseen=row.get("unseen", ""),
     )
+
+
+def frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def healthy(program: str) -> Fault:
@@ -135,7 +139,9 @@ def chosen(everything: list[Fault], only: list[str]) -> list[Fault]:
     names = {name for item in everything for name in names_of(item)}
     for word in only:
         if word not in names:
-            raise ClewError(f"no fault, program or cause of the casebook is called {word!r}{did_you_mean(word, names)}")
+            raise ClewError(
+                f"no fault, program or cause of the casebook is called {word!r}{did_you_mean(word, sorted(names))}"
+            )
     return [item for item in everything if not {*only}.isdisjoint(names_of(item))]
 
 

@@ -17,12 +17,14 @@ COMMANDS = {
     "lint": "silent bugs in source, found without running it",
     "exam": "experiments on a training step: one batch learned by heart, noise for inputs, changed neighbours",
     "log": "what the curves in somebody's log show",
+    "sweep": "same-seed sweeps: which value is better, and whether that can be said at all",
     "runs": "the runs that were kept: list, compare, run again, clear out",
     "show": "one run that was kept: its report, output, metrics, code",
     "case": "debug by hand: enter what you saw, get credences and the next observation",
     "why": "what is known about a cause, a test, a claim or a symptom, with its sources",
     "preflight": "before a long run: what would have gone wrong if it failed",
     "evidence": "check the quotes of an evidence map, draw it, seal it",
+    "casebook": "known faults in known-good programs: how many of them clew finds",
     "completion": "print the line that switches shell completion on",
 }
 

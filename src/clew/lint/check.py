@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 from typing import NamedTuple
 
 from clew.lint.index import Module, index
@@ -56,6 +57,15 @@ def look(path: str, data: bytes, project: Project, rules: dict[str, Rule]) -> Lo
     return Looked(tuple(findings), trouble, reads, project.searched)
 
 
+LINE = re.compile(r"\bline (\d+)\b")
+
+
+def in_cell(line: int, source: Source) -> str:
+    """A line that a message names, counted as the reader of a notebook counts it."""
+    cell, shown = source.cells[min(line, len(source.cells)) - 1]
+    return f"line {shown} of cell {cell}"
+
+
 def finding(rule: Rule, hit: Hit, module: Module, script: Script, source: Source) -> Finding:
     node = hit.node
     line, end = node.lineno, node.end_lineno or node.lineno
@@ -73,6 +83,7 @@ def finding(rule: Rule, hit: Hit, module: Module, script: Script, source: Source
         cell, shown = source.cells[min(line, len(source.cells)) - 1]
         end = source.cells[min(end, len(source.cells)) - 1][1]
         line = shown
+        hit = hit._replace(message=LINE.sub(lambda found: in_cell(int(found[1]), source), hit.message))
     related = tuple(one for one in hit.related if not (one.path == module.path and one.line == node.lineno))
     return Finding(
         rule.code,

@@ -51,8 +51,13 @@ def _below(folder: str, exclude: tuple[str, ...]) -> Iterator[str]:
         )
         for name in sorted(names):
             path = os.path.normpath(os.path.join(at, name))
-            if name.endswith(KINDS) and not excluded(path, exclude):
+            if name.endswith(KINDS) and not excluded(path, exclude) and waits_for_nobody(path):
                 yield path
+
+
+def waits_for_nobody(path: str) -> bool:
+    """Not a pipe or a device, whose opening never ends. A broken link passes: reading it says what is wrong."""
+    return os.path.isfile(path) or not os.path.exists(path)
 
 
 def excluded(path: str, patterns: tuple[str, ...]) -> bool:

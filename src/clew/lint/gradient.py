@@ -5,7 +5,7 @@ import re
 from typing import Any, NamedTuple
 
 from clew.lint.flow import reaching
-from clew.lint.index import Where
+from clew.lint.index import Def, Scope, Where
 from clew.lint.script import Script, text
 
 LEAVING = {
@@ -53,6 +53,7 @@ LOSSES = frozenset(
 HANDLERS = re.compile(r"accelerator|fabric|engine|self$|scaler|optim|manager|trainer|strategy|plugin", re.IGNORECASE)
 
 
+LOADER = re.compile(r"loader|(^|_)dl\b", re.IGNORECASE)
 NAMED_LOSS = re.compile(r"^(criterion|crit|loss_fn|loss_func|loss_function|criterion_\w+)$")
 
 
@@ -117,6 +118,9 @@ class _Cutter:
             if made.path == (1,) and made.how == "=" and indices(made.value):
                 found = found or Cut("argmax", made.value)
                 continue
+            if of_batch(made, scope):
+                found = found or Cut("constant", node)
+                continue
             if made.path or made.how not in ("=", "aug"):
                 return None
             if made.how == "aug":
@@ -158,6 +162,9 @@ class _Cutter:
         off = self.switched_off(func, where)
         if off is not None:
             return Cut("no_grad", off)
+        own = self.of_function(node, where)
+        if own is not None:
+            return own
         if self.is_loss(func, where) and node.args:
             return self.against(node.args[0], self.script.arg(node, 1, "target"), where)
         if not method and not library:
@@ -199,6 +206,25 @@ class _Cutter:
                         return decorator
         return None
 
+    def of_function(self, node: ast.Call, where: Where) -> Cut | None:
+        """What stops every gradient in what a function of the project returns. Its parameters may carry one."""
+        if not isinstance(node.func, ast.Name | ast.Attribute):
+            return None
+        values = self.script.values.value(node.func, where, None)
+        func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+        if func is None or not func.returns or func.yields or self.fuel <= 0:
+            return None
+        here = func.module is self.script.module
+        script = self.script if here else Script(func.module, self.script.project, "")
+        inner = _Cutter(script, self.fuel - 1)
+        parts = [inner.cut(given, at) for given, at in func.returns]
+        self.fuel = min(self.fuel, inner.fuel)
+        found = [part for part in parts if part is not None and part.reason not in ("constant", "number")]
+        if not found or not all(parts):
+            return None
+        # A tensor built anew in another file is reported there.
+        return found[0] if here else Cut(found[0].reason, node) if found[0].reason != "wrapped" else None
+
     def against(self, prediction: Any, target: Any, where: Where) -> Cut | None:
         """A loss has a gradient when one of its sides has; targets that are plainly labels have none."""
         stopped = self.cut(prediction, where)
@@ -208,13 +234,28 @@ class _Cutter:
         if words and all(word.startswith(("label", "target", "y", "gt", "truth")) for word in words):
             return stopped
         other = self.cut(target, where)
-        return stopped if other is not None else None
+        return stopped if other is not None or from_loader(target, where) else None
 
     def wrapped(self, node: ast.Call, where: Where) -> Cut | None:
         """A tensor built anew is a leaf. That is a fault when what it is built from had been computed."""
         if not node.args:
             return Cut("constant", node)
         return Cut("wrapped", node) if computed(self.script, node.args[0], where) else Cut("number", node)
+
+
+def of_batch(made: Def, scope: Scope) -> bool:
+    """Whether a name is data: what a loop over a loader gives, or a part of the parameter `batch`."""
+    if made.how == "for":
+        return bool(LOADER.search(ast.unparse(made.value)))
+    whole = made.value.id if made.how == "=" and made.path and isinstance(made.value, ast.Name) else ""
+    return whole == "batch" and whole in scope.params
+
+
+def from_loader(node: Any, where: Where) -> bool:
+    """Whether all names of an expression are what a loop gives: a batch has no gradient."""
+    defs = where.block.scope.defs
+    names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+    return bool(names) and all(name in defs and all(made.how == "for" for made in defs[name]) for name in names)
 
 
 def indices(node: Any) -> bool:
@@ -242,6 +283,10 @@ def computed(script: Script, node: Any, where: Where, deep: int = 12) -> bool:
         if dotted.rsplit(".", 1)[-1] in LOSSES and dotted.startswith("torch."):
             return True
         called = script.values.value(node.func, where, None)
+        func = called[0].func if len(called) == 1 and called[0].kind == "function" else None
+        if func is not None and func.returns and not func.yields:
+            there = script if func.module is script.module else Script(func.module, script.project, "")
+            return all(computed(there, given, at, deep - 2 if deep > 2 else 0) for given, at in func.returns)
         return any(
             value.kind == "instance"
             and (value.name.startswith("torch.nn.") or (value.cls is not None and script.is_module(value.cls)))
@@ -259,7 +304,9 @@ def computed(script: Script, node: Any, where: Where, deep: int = 12) -> bool:
                 if appended and computed(script, call.args[0], script.where(call), deep - 1):
                     return True
             return any(
-                made.how == "=" and not made.path and computed(script, made.value, made.where, deep - 1)
+                made.how in ("=", "aug")
+                and not made.path
+                and computed(script, made.value.value if made.how == "aug" else made.value, made.where, deep - 1)
                 for made in reaching(scope.defs[node.id], where)
             )
     return False

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from clew.lint.script import Script
-from clew.lint.values import Alternatives, Value
+from clew.lint.values import Alternatives, Value, argument
 
 # What a loss wants of its predictions, by the name of its function and of its class.
 WANTS = {
@@ -69,10 +69,35 @@ def _find(script: Script) -> Iterator[LossCall]:
             if call in seen or not 1 <= len(call.args) + len(call.keywords) <= 4 or not _callable(script, call.func):
                 continue
             values = script.value(call.func)
-            if all(value.kind == "instance" for value in values):
+            if len(values) == 1 and values[0].kind == "instance" and values[0].cls is not None:
+                around = _around(script, call, values[0])
+                if around is not None:
+                    yield around
+            elif all(value.kind == "instance" for value in values):
                 names = {value.name.rsplit(".", 1)[-1] for value in values if value.name.startswith("torch.nn.")}
                 if len(names) == 1 and len(values) <= 3 and (name := names.pop()) in WANTS:
                     yield _made(script, call, name, values[0])
+
+
+def _around(script: Script, call: ast.Call, value: Value) -> LossCall | None:
+    """A call of the project's own module, whose forward only hands its input on to a loss of torch."""
+    forward = value.cls.methods.get("forward") if value.cls is not None else None
+    if forward is None or len(forward.returns) != 1:
+        return None
+    given, where = forward.returns[0]
+    if not isinstance(given, ast.Call) or not given.args or not isinstance(given.args[0], ast.Name):
+        return None
+    inner = given.args[0].id
+    plain = inner in forward.params and len(forward.defs[inner]) == 1
+    prediction = argument(call, forward, inner) if plain else None
+    if prediction is None:
+        return None
+    for held in script.values.value(given.func, where, None)[:1]:
+        name = held.name.rsplit(".", 1)[-1]
+        known = held.name.startswith("torch.nn.") and held.kind in ("instance", "ref")
+        if name in WANTS and (known or str(held.name).startswith(PREFIXES)):
+            return LossCall(call, name, WANTS[name], prediction, None, held)
+    return None
 
 
 def _callable(script: Script, func: ast.expr) -> bool:
@@ -104,7 +129,8 @@ def _makes(node: Any, classes: set[str]) -> bool:
     at = node
     while isinstance(at, ast.Call):
         func = at.func
-        if (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")) in classes:
+        name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if name in classes or (name[:1].isupper() and name.endswith(("Loss", "Criterion"))):
             return True
         at = func.value if isinstance(func, ast.Attribute) else None
     return isinstance(node, ast.Tuple | ast.Dict | ast.IfExp | ast.List | ast.Subscript)

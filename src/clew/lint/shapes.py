@@ -50,7 +50,10 @@ def named(script: Script, node: ast.Name, where: Where, deep: int) -> str:
     found: set[str] = set()
     for made in reaching(scope.defs.get(node.id, []), where) if node.id in scope.defs else []:
         value = at(made) if made.how == "=" else None
-        if value is not None:
+        split = part_of_split(script, made)
+        if split is not None:
+            found.add(form(script, split, made.where, deep - 1))
+        elif value is not None:
             found.add(form(script, value, made.where, deep - 1))
         elif made.how == "for":
             found.add(element(script, made.value, made.path, made.where, deep))
@@ -59,11 +62,24 @@ def named(script: Script, node: ast.Name, where: Where, deep: int) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
+def part_of_split(script: Script, made: Any) -> Any:
+    """Of `a, b, c, d = train_test_split(x, y)` what c was divided from."""
+    call = made.value
+    if made.how != "=" or len(made.path) != 1 or not isinstance(call, ast.Call) or script.starred(call):
+        return None
+    if script.dotted(call.func) != "sklearn.model_selection.train_test_split":
+        return None
+    place = made.path[0] // 2
+    return call.args[place] if 0 <= place < len(call.args) else None
+
+
 def attribute(script: Script, node: ast.Attribute, where: Where, deep: int) -> str:
     if node.attr == "values":
         base = node.value
         if isinstance(base, ast.Subscript) and isinstance(script.constant(base.slice), str):
             return "flat"  # one column of a frame
+        if isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and base.func.attr == "pop":
+            return "flat" if len(base.args) == 1 and isinstance(script.constant(base.args[0]), str) else ""
         if isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and base.func.attr in ("max", "min"):
             return along(script, base)
     if node.attr == "data":
@@ -109,7 +125,19 @@ def called(script: Script, node: ast.Call, where: Where, deep: int) -> str:
         found = method(script, name, base, args, node, where, deep) if base is not None else ""
         if found != "?":
             return found
-    return of_layer(script, node, where)
+    return of_function(script, node, where, deep) or of_layer(script, node, where)
+
+
+def of_function(script: Script, node: ast.Call, where: Where, deep: int) -> str:
+    """What a function of the file returns, when it does so in one place."""
+    if not isinstance(node.func, ast.Name):
+        return ""
+    values = script.values.value(node.func, where, None)
+    func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+    if func is None or len(func.returns) != 1 or func.yields:
+        return ""
+    given, at_end = func.returns[0]
+    return form(script, given, at_end, deep - 1)
 
 
 def method(script: Script, name: str, base: Any, args: list[Any], node: ast.Call, where: Where, deep: int) -> str:

@@ -64,7 +64,12 @@ def where(finding: Finding) -> str:
 
 
 def summary(result: Result) -> str:
-    files = f"{result.files} file{'s' if result.files != 1 else ''}"
+    seen = result.files - len(result.troubles)
+    files = f"{seen} file{'s' if seen != 1 else ''}"
+    if not result.files:
+        return "There is no Python file and no notebook to look at."
+    if result.troubles:
+        files += f" ({len(result.troubles)} not looked at)"
     if not result.findings:
         return f"Nothing found in {files}."
     counts = Counter(finding.confidence for finding in result.findings)

@@ -5,7 +5,20 @@ from typing import Any, NamedTuple
 
 # Files larger than this are generated; reading one takes longer than the whole project around it.
 MOST_BYTES = 4_000_000
-LIBRARIES = (b"torch", b"jax", b"sklearn", b"keras", b"tensorflow", b"lightning", b"flax", b"imblearn", b"accelerate")
+LIBRARIES = (
+    b"torch",
+    b"jax",
+    b"sklearn",
+    b"keras",
+    b"tensorflow",
+    b"lightning",
+    b"flax",
+    b"imblearn",
+    b"accelerate",
+    b"transformers",
+    b"xgboost",
+    b"lightgbm",
+)
 
 
 class Source(NamedTuple):
@@ -33,7 +46,7 @@ def read_bytes(path: str) -> bytes:
     except OSError as error:
         raise Unreadable(error.strerror or "it cannot be opened") from None
     if len(data) > MOST_BYTES:
-        raise Unreadable(f"it is larger than {MOST_BYTES // 1_000_000} MB and was passed over")
+        raise Unreadable(f"it is larger than {MOST_BYTES // 1_000_000} MB")
     return data
 
 
@@ -49,7 +62,7 @@ def parse(source: str | bytes) -> ast.Module:
     try:
         return ast.parse(source)
     except SyntaxError as error:
-        said = str(error.msg or "it is not Python").split("\n")[0]
+        said = str(error.msg or "it is not Python").split("\n")[0].rstrip("?.")
         raise Unreadable(f"line {error.lineno}: {said}" if error.lineno else said) from None
     except (RecursionError, MemoryError):
         raise Unreadable("it is nested too deeply") from None

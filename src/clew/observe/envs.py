@@ -101,10 +101,6 @@ class Experience:
     def active(self) -> bool:
         return bool(self.steps or len(self.sides))
 
-    def wanted(self) -> bool:
-        recorder = self.recorder()
-        return recorder is not None and (recorder.sampled or self.steps < DENSE)
-
     # --- what networks are given
 
     def network_saw(self, keys: list[int], width: int) -> None:
@@ -114,12 +110,15 @@ class Experience:
 
     # --- what environments give
 
-    def passed_over(self, env: Any) -> None:
-        """A step that is only counted; the next one that is looked at begins afresh."""
-        held = self.sides.pop(env, None)
-        self.counts[id(env)] = lanes = len(held.keys) if held is not None else self.counts.get(id(env), 1)
-        self.steps += lanes
-        self.given = None
+    def passed_over(self, env: Any, name: str) -> None:
+        """A call that is only counted; the next one that is looked at begins afresh."""
+        if len(self.sides):
+            held = self.sides.pop(env, None)
+            if held is not None:
+                self.counts[id(env)] = len(held.keys)
+            self.given = None
+        if name == "step":
+            self.steps += self.counts.get(id(env), 1)
 
     def began(self, env: Any, result: Any) -> None:
         observation = result[0] if isinstance(result, tuple) and len(result) == 2 else result
@@ -418,13 +417,13 @@ def _tell(experience: Experience, strange: list[int], name: str, env: Any, args:
     if recorder is None or recorder.busy or recorder.pid != os.getpid():
         return
     try:
+        if not (recorder.sampled or experience.steps < DENSE):
+            experience.passed_over(env, name)
+            return
         with recorder.quietly():
             if name == "reset":
                 if result is not None:
                     experience.began(env, result)
-                return
-            if not experience.wanted():
-                experience.passed_over(env)
                 return
             told = told_by(result)
             if told is None:

@@ -68,7 +68,9 @@ def examine(lab: Lab) -> Answer:
     if quickest <= ALIKE * level(real[:steps]) and pool.examples < ENOUGH:
         return Unclear(f"permuted labels are learned as fast, which {pool.examples} examples allow by memory alone")
     if quickest <= ALIKE * level(real[:steps]) and level(real[:steps]) > LEARNED * real[0]:
-        return Unclear(f"neither set was learned in {steps} steps: the loss went from {real[0]:.3g} to {level(real):.3g}")
+        return Unclear(
+            f"neither set was learned in {steps} steps: the loss went from {real[0]:.3g} to {level(real):.3g}"
+        )
     return Reading(
         permuted_over_real=quickest / level(real[:steps]),
         real=level(real[:steps]),

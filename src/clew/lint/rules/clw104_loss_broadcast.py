@@ -20,7 +20,7 @@ SHAPE = {"column": "(B, 1)", "flat": "(B,)"}
 AFTER = ("pow", "square", "abs", "mean", "sum", "sqrt")
 
 
-@rule("CLW104", "loss-broadcast", "loss.broadcast", "likely", "Linear unsqueeze view reshape gather keepdim")
+@rule("CLW104", "loss-broadcast", "loss.broadcast", "likely", "Linear unsqueeze view reshape gather keepdim backward")
 def check(script: Script) -> Iterator[Hit]:
     for loss in loss_calls(script):
         if loss.wants == "values" and loss.prediction is not None and loss.target is not None:

@@ -1,6 +1,7 @@
 """Softmax over the examples of a batch instead of over the classes.
 
-What it sees: softmax or log_softmax with dim=0 on the output of a linear layer.
+What it sees: softmax or log_softmax with dim=0 on the output of a linear layer, or on logits beside others that the
+same function takes over the last axis.
 Why it matters: the examples of a batch then compete with each other. Each prediction depends on its neighbours, and
 single examples always get probability one.
 Silent when: the axis is not zero, or the input is not the output of a layer. A model that is fed single, unbatched
@@ -8,6 +9,7 @@ examples is right to use 0: then suppress this.
 Fix: take the last axis, dim=-1.
 """
 
+import ast
 from collections.abc import Iterator
 
 from clew.lint.model import Fix
@@ -26,7 +28,7 @@ def check(script: Script) -> Iterator[Hit]:
         if operand is None or given is None or script.constant(given) != 0 or script.constant(given) is False:
             continue
         values = script.value(operand)
-        if all(value.kind == "made" and value.name == "linear" for value in values):
+        if beside(script, call, operand) or all(value.kind == "made" and value.name == "linear" for value in values):
             fix = Fix("take the last axis", False, (script.replace(given, "-1"),))
             yield Hit(
                 call, "softmax over axis 0 lets the examples of a batch compete; classes lie on the last axis.", fix=fix
@@ -38,6 +40,22 @@ def check(script: Script) -> Iterator[Hit]:
             yield Hit(
                 call, "softmax over axis 0 lets the examples of a batch compete; classes lie on the last axis.", fix=fix
             )
+
+
+def beside(script: Script, call: ast.Call, operand: ast.AST) -> bool:
+    """Whether the same function takes other logits over the last axis, as when a student is held against a teacher."""
+    if "logits" not in ast.unparse(operand).lower():
+        return False
+    for other in script.scope(call).calls:
+        name = other.func.attr if isinstance(other.func, ast.Attribute) else ""
+        if other is call or name not in ("softmax", "log_softmax"):
+            continue
+        dotted = script.dotted(other.func)
+        axis = script.constant(script.arg(other, 1 if dotted else 0, "dim"))
+        inner = script.operand(other)
+        if axis in (1, -1) and axis is not True and inner is not None and "logits" in ast.unparse(inner).lower():
+            return True
+    return False
 
 
 def in_sequence(script: Script, call: object) -> bool:

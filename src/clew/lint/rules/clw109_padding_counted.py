@@ -1,7 +1,8 @@
 """Padding is counted in the loss.
 
 What it sees: labels copied from input ids that a tokenizer has just padded, with nothing set to -100; sequences
-padded by pad_sequence whose flattened outputs go into a cross-entropy without ignore_index and without a mask.
+padded by pad_sequence, here or in the loader's collate function, whose flattened outputs go into a cross-entropy
+without ignore_index and without a mask.
 Why it matters: the model is rewarded for predicting padding, which is easy and plentiful. The loss looks low, short
 texts weigh as much as long ones, and where the padding token is also the end token the model never learns to stop.
 Silent when: -100, ignore_index, a mask, or a collator that masks labels stands in the same file.
@@ -26,7 +27,7 @@ MASKING = (
 )
 
 
-@rule("CLW109", "padding-counted", "loss.padding_counted", "likely", "padding pad_sequence")
+@rule("CLW109", "padding-counted", "loss.padding_counted", "likely", "padding pad_sequence collate_fn")
 def check(script: Script) -> Iterator[Hit]:
     if script.mentions(*MASKING) or "-100" in script.text:
         return
@@ -65,6 +66,19 @@ def is_ids(node: object) -> bool:
         and node.func.attr in ("clone", "copy", "to")
     ):
         node = node.func.value
+    if (
+        isinstance(node, ast.Call)
+        and text(node.func) in ("list", "copy.copy", "copy.deepcopy", "deepcopy")
+        and node.args
+    ):
+        return is_ids(node.args[0])
+    if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs:
+        each, item = node.generators[0].target, node.elt
+        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "copy":
+            item = item.func.value
+        if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Slice):
+            item = item.value
+        return text(item) == text(each) != "" and is_ids(node.generators[0].iter)
     if isinstance(node, ast.Subscript):
         return isinstance(node.slice, ast.Constant) and node.slice.value == "input_ids"
     return isinstance(node, ast.Attribute) and node.attr == "input_ids"
@@ -76,7 +90,7 @@ def pads(script: Script, scope: Scope) -> bool:
         given = script.arg(call, -1, "padding")
         if (
             given is not None
-            and "token" in text(call.func).lower()
+            and "tok" in text(call.func).lower()
             and script.constant(given, True) not in (False, "do_not_pad")
         ):
             return True
@@ -84,15 +98,26 @@ def pads(script: Script, scope: Scope) -> bool:
 
 
 def padded_sequences(script: Script) -> Iterator[Hit]:
-    if not any(script.calls_to("torch.nn.utils.rnn.", "pad_sequence")) or any(
-        "mask" in name.lower() for name in script.module.names
-    ):
+    here = any(script.calls_to("torch.nn.utils.rnn.", "pad_sequence"))
+    if not (here or collated(script)) or any("mask" in name.lower() for name in script.module.names):
         return
     for loss in loss_calls(script):
         if loss.wants == "logits" and flattened(loss.prediction) and flattened(loss.target):
             yield Hit(
                 loss.node, "sequences are padded, and the loss counts the padded positions: it has no ignore_index."
             )
+
+
+def collated(script: Script) -> bool:
+    """Whether a loader puts its batches together by a function of the project that pads targets too."""
+    for call in script.calls("DataLoader"):
+        given = script.arg(call, -1, "collate_fn")
+        for value in script.value(given) if given is not None else ():
+            func = value.func if value.kind == "function" else None
+            said = [text(one.func).rsplit(".", 1)[-1] for one in func.calls] if func is not None else []
+            if said.count("pad_sequence") > 1 and func is not None and "-100" not in ast.unparse(func.node):
+                return True
+    return False
 
 
 def flattened(node: object) -> bool:

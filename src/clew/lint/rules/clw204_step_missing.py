@@ -1,7 +1,7 @@
 """Gradients are computed and no optimiser ever steps.
 
 What it sees: a training loop with backward and zero_grad of an optimiser that is made in this file and never stepped
-in it, never passed on and never returned.
+in it, never passed on and never returned; in Lightning, one of two optimisers that is cleared and never stepped.
 Why it matters: the parameters never move. The loss only shows the noise of the batches.
 Silent when: the optimiser leaves the file, or something else may step it.
 Fix: call step after backward.
@@ -27,8 +27,23 @@ def check(script: Script) -> Iterator[Hit]:
             event = loop.of("backward")[0]
             yield Hit(here(script, event), f"computes gradients that nothing uses: {name} never steps.")
 
+    yield from one_of_two(script)
     if script.module.names.isdisjoint(("backward", "manual_backward", "grad", "minimize", "engine")):
         yield from never_computed(script)
+
+
+def one_of_two(script: Script) -> Iterator[Hit]:
+    """With manual optimisation in Lightning: two optimisers at hand, both cleared, one stepped."""
+    for scope in script.module.scopes:
+        if scope.name != "training_step":
+            continue
+        events = training(script).events(scope)
+        stepped = [event.who for event in events if event.kind in ("step", "maybe_step", "scaler_step")]
+        for event in events:
+            if event.kind == "zero" and event.who in scope.defs and stepped and not used(script, event):
+                later = [other for other in events if other.kind == "backward" and other.order > event.order]
+                if later:
+                    yield Hit(here(script, later[0]), f"computes gradients that nothing uses: {event.who} never steps.")
 
 
 def never_computed(script: Script) -> Iterator[Hit]:

@@ -1,7 +1,7 @@
 """A layer is replaced after the optimiser took the parameters.
 
 What it sees: an optimiser over model.parameters(), then a new layer assigned to an attribute or an index of that
-model, and no optimiser made after it.
+model, there or by a function of the project, and no optimiser made after it.
 Why it matters: the new layer's parameters are in no optimiser. Usually it is the new head, so the one part that must
 be trained stays at its random start.
 Silent when: a later optimiser or add_param_group takes the new parameters, or the change lies on another branch.
@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.flow import apart
-from clew.lint.index import Where
+from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
 from clew.lint.script import Hit, Script, text
+from clew.lint.values import argument
 
 
 @rule("CLW213", "model-changed-after-optimizer", "train.params_not_in_optimizer", "certain", " ".join(OPTIMIZERS))
@@ -31,6 +32,8 @@ def check(script: Script) -> Iterator[Hit]:
     for scope in script.module.scopes:
         for target, value, where in scope.attr_sets:
             yield from late(script, target, target.value, value, where, made)
+    for name, at in made:
+        yield from by_helper(script, name, at, made)
     for item, value, where in script.module.subscript_sets:
         yield from late(script, item, item.value, value, where, made)
 
@@ -59,6 +62,40 @@ def late(
                 f"the optimiser already holds the parameters of {model}; those of the new layer are in none.",
             )
             return
+
+
+def by_helper(script: Script, model: str, at: Where, made: list[tuple[str, Where]]) -> Iterator[Hit]:
+    """A function of the project that puts a new layer into the model it is given, called after the optimiser."""
+    for call in at.block.scope.calls:
+        where = script.where(call)
+        given = [arg for arg in call.args if text(arg) == model]
+        if not given or where.order <= at.order or where.block is not at.block:
+            continue
+        if any(name == model and other.order > where.order for name, other in made) or adds(script, where):
+            continue
+        values = script.value(call.func)
+        func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+        name = next((name for name in func.params if argument(call, func, name) is given[0]), "") if func else ""
+        if func is not None and name and replaces(script, func, name):
+            yield Hit(
+                call, f"the optimiser already holds the parameters of {model}; those of the new layer are in none."
+            )
+
+
+def replaces(script: Script, func: Scope, name: str) -> bool:
+    """Whether a function always sets a layer on its parameter."""
+    held = [(target.value, value, where) for target, value, where in func.attr_sets]
+    held += [(item.value, value, where) for item, value, where in func.module.subscript_sets]
+    return any(
+        where.block is func.body
+        and text(base).split(".")[0] == name
+        and isinstance(value, ast.Call)
+        and any(
+            one.kind == "instance" and one.name.startswith("torch.nn.")
+            for one in script.values.value(value, where, None)
+        )
+        for base, value, where in held
+    )
 
 
 def is_layer(script: Script, node: Any) -> bool:

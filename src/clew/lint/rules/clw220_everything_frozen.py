@@ -1,7 +1,7 @@
 """All parameters are frozen and then handed to the optimiser.
 
 What it sees: requires_grad switched off for all of a model's parameters, then an optimiser over the same model, with
-no new layer and nothing switched on again between.
+no new layer and nothing switched on again between; a new layer put into a model before all of it is frozen.
 Why it matters: there is nothing to train. The usual slip is freezing the backbone after its new head was put in.
 Silent when: a layer is replaced after freezing, anything is unfrozen, or the freezing is conditional or selective.
 Fix: freeze first, then replace the head; or unfreeze the head.
@@ -22,6 +22,7 @@ def check(script: Script) -> Iterator[Hit]:
         (owner(script.arg(call, 0, "params"), script), script.where(call))
         for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)
     ]
+    yield from new_head_frozen(script)
     for model, where, node in frozen(script):
         taken = [
             at for name, at in made if name == model and at.block.scope is where.block.scope and at.order > where.order
@@ -52,6 +53,43 @@ def frozen(script: Script) -> Iterator[tuple[str, Where, ast.AST]]:
             and where.block.kind == "body"
         ):
             yield text(call.func.value), where, call
+
+
+def new_head_frozen(script: Script) -> Iterator[Hit]:
+    """A layer is put into a model, and then all of the model is frozen, by a loop or by a function of the project."""
+    if any(
+        target.attr == "requires_grad" and not (isinstance(value, ast.Constant) and value.value is False)
+        for scope in script.module.scopes
+        for target, value, _ in scope.attr_sets
+    ) or any(script.constant(script.arg(call, 0), True) is not False for call in script.calls("requires_grad_")):
+        return
+    for model, where, node in (*frozen(script), *by_helper(script)):
+        scope = where.block.scope
+        sets = [(at, value) for target, value, at in scope.attr_sets if text(target.value) == model]
+        put = [at for at, value in sets if at.block is where.block and at.order < where.order and layer(script, value)]
+        later = any(at.order > where.order for at, _ in sets) or any(
+            text(call.func) == f"{model}.eval" or "unfreeze" in text(call.func) for call in scope.calls
+        )
+        if put and not later:
+            yield Hit(node, f"freezes all of {model}, the layer that was just put into it included.")
+
+
+def layer(script: Script, node: object) -> bool:
+    values = script.value(node) if isinstance(node, ast.Call) else ()
+    return any(value.kind == "instance" and value.name.startswith("torch.nn.") for value in values)
+
+
+def by_helper(script: Script) -> Iterator[tuple[str, Where, ast.AST]]:
+    """Calls of a function that does nothing but freeze all of its parameter."""
+    for owner_, _, loop in list(frozen(script)):
+        func = script.scope(loop)
+        if func.kind != "function" or func.cls is not None or func.params[:1] != [owner_] or func.returns:
+            continue
+        if script.where(loop).block is not func.body or len(func.loops) > 1:
+            continue
+        for call in script.calls(func.name):
+            if isinstance(call.func, ast.Name) and len(call.args) == 1 and not call.keywords and text(call.args[0]):
+                yield text(call.args[0]), script.where(call), call
 
 
 def changed(script: Script, model: str, start: Where, end: Where) -> bool:

@@ -1,7 +1,7 @@
 """Errors inside training are caught and dropped.
 
 What it sees: a try around backward or an optimiser's step whose handler for everything, or for RuntimeError, only
-passes, continues or prints.
+passes, continues, counts or prints.
 Why it matters: a wrong shape, a NaN check or a device error turns into skipped batches. Training goes on, on less
 data or on none, and the curve looks like a model that does not learn.
 Silent when: the handler raises, tests what happened, frees memory, or catches something narrow such as
@@ -55,6 +55,10 @@ def broad(handler: ast.ExceptHandler) -> bool:
 def idle(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Pass | ast.Continue):
         return True
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.value, ast.Constant):
+        return True  # counting what was dropped does not mend it
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp):
+        return text(statement.value.left) == text(statement.targets[0]) != ""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         name = text(statement.value.func)
         return name == "print" or name.split(".")[0] in ("logger", "logging", "log", "tqdm", "warnings", "traceback")

@@ -1,7 +1,8 @@
 """A network takes part in training and no optimiser holds it.
 
 What it sees: two networks made side by side, an optimiser over the parameters of one, and the other applied in the
-loop that steps it, while nothing ever asks for its parameters.
+loop that steps it, while nothing ever asks for its parameters; in Lightning, an optimiser over one part of the module
+while another with weights is applied.
 Why it matters: the forgotten part stays at its random start. The rest learns around it, so the loss falls, only not
 as far as it should.
 Silent when: its parameters are used anywhere, it is frozen, put into eval(), loaded, copied or passed on, or it runs
@@ -15,13 +16,21 @@ from collections.abc import Iterator
 from clew.lint.index import Class
 from clew.lint.registry import rule
 from clew.lint.rules.clw401_unregistered_modules import weighty
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
 from clew.lint.training import Loop, trained, training
 from clew.lint.validation import called_in
+from clew.lint.values import Value
 
 
-@rule("CLW224", "model-not-in-optimizer", "train.params_not_in_optimizer", "likely", "backward manual_backward")
+@rule(
+    "CLW224",
+    "model-not-in-optimizer",
+    "train.params_not_in_optimizer",
+    "likely",
+    "backward manual_backward configure_optimizers",
+)
 def check(script: Script) -> Iterator[Hit]:
+    yield from half_configured(script)
     seen: set[ast.AST] = set()
     for loop in training(script).training():
         held = trained(script, loop) if loop.has("step", "scaler_step") else set()
@@ -33,10 +42,54 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(node, f"{name} takes part in the loss, and no optimiser holds its parameters.")
 
 
+def half_configured(script: Script) -> Iterator[Hit]:
+    """In Lightning: an optimiser over one part of the module, while another part with weights is applied beside it."""
+    for cls in script.module.classes:
+        method = cls.methods.get("configure_optimizers")
+        made = [call for call in method.calls if script.dotted(call.func).startswith("torch.optim.")] if method else []
+        made = [call for call in made if "lr_scheduler" not in script.dotted(call.func)]
+        if len(made) != 1 or FREEZES & called_in(cls.node) or FREEZES & words_in(cls.node):
+            continue
+        given = ast.unparse(script.arg(made[0], 0, "params") or made[0])
+        if not given.startswith("self.") or not given.endswith(".parameters()") or given.count(".") != 2:
+            continue
+        held = given.split(".")[1]
+        for name, defs in cls.attrs.items():
+            values = script.values.defined(defs[0], None) if len(defs) == 1 and name != held else ()
+            applied = any(text(call.func) == f"self.{name}" for one in cls.methods.values() for call in one.calls)
+            if applied and any(value.kind == "instance" and weighs(script, value) for value in values):
+                yield Hit(
+                    made[0], f"the optimiser holds self.{held} only; self.{name} is applied and never trained.", "look"
+                )
+                break
+
+
+FREEZES = frozenset(
+    "requires_grad requires_grad_ freeze no_grad eval detach from_pretrained load_state_dict pretrained weights "
+    "inference_mode load_from_checkpoint".split()
+)
+
+
+def words_in(node: ast.AST) -> set[str]:
+    return {getattr(part, "attr", getattr(part, "id", getattr(part, "arg", ""))) or "" for part in ast.walk(node)}
+
+
+def weighs(script: Script, value: Value) -> bool:
+    """A layer with weights, a Sequential that has one, or a network of the project."""
+    if value.cls is not None:
+        return script.is_module(value.cls) and has_weights(script, value.cls)
+    if value.name == "torch.nn.Sequential":
+        return any(weighty(f".{name}") for name in called_in(value.node))
+    return value.name.startswith("torch.nn.") and weighty(value.name)
+
+
 def networks(script: Script, loop: Loop) -> Iterator[tuple[str, ast.AST]]:
     """Networks with weights that the scope itself makes."""
     scope = loop.block.scope
-    for name, defs in scope.defs.items():
+    outside = () if scope is script.module.main else script.module.main.defs.items()
+    for name, defs in (*scope.defs.items(), *outside):
+        if defs[0].where.block.scope is not scope and name in scope.defs:
+            continue
         if len(defs) != 1 or defs[0].how != "=" or not isinstance(defs[0].value, ast.Call | ast.Tuple):
             continue
         for value in script.values.named(name, script.where(loop.block.node), None):

@@ -1,7 +1,7 @@
 """Something called validation is computed on the training data.
 
 What it sees: a result named val or test that comes from evaluating on a loader or arrays named train, and on nothing
-held out.
+held out; a loader named val or test over the set that the training loader reads.
 Why it matters: the score measures memory. Early stopping and model selection then reward overfitting.
 Silent when: the result is named after training too, or held-out data stands among the arguments.
 Fix: give it the held-out data.
@@ -11,6 +11,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from clew.lint.data import loaders
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
@@ -24,9 +25,10 @@ JUDGES = re.compile(r"eval|valid|^test|score|accuracy|metric|loss_on|predict_and
     "validation-on-training-data",
     "data.leak_split",
     "likely",
-    "train_loader trainloader train_dataloader X_train x_train train_dl train_data train_set",
+    "train_loader trainloader train_dataloader X_train x_train train_dl train_data train_set train_ds train_dataset",
 )
 def check(script: Script) -> Iterator[Hit]:
+    yield from wrong_loader(script)
     for node in script.module.statements.get(ast.Assign, []):
         call = node.value
         if not isinstance(call, ast.Call) or not JUDGES.search(text(call.func).rsplit(".", 1)[-1]):
@@ -42,3 +44,16 @@ def check(script: Script) -> Iterator[Hit]:
         on_train = [name for name in given if TRAIN.search(name) and not HELD_OUT.search(name)]
         if on_train and not any(HELD_OUT.search(name) for name in given) and "train" not in text(call.func).lower():
             yield Hit(call, f"{names[0]} is computed on {on_train[0]}.")
+
+
+def wrong_loader(script: Script) -> Iterator[Hit]:
+    """val_loader = DataLoader(train_set), where the training loader reads the same set."""
+    made = [(name.rsplit(".", 1)[-1], call, script.arg(call, 0, "dataset")) for call, name in loaders(script)]
+    for name, call, data in made:
+        said = text(data)
+        if not said or not HELD_OUT.search(name) or TRAIN.search(name) or not TRAIN.search(said.rsplit(".", 1)[-1]):
+            continue
+        if HELD_OUT.search(said) or script.arg(call, 3, "sampler") is not None or script.starred(call):
+            continue
+        if any(other != name and TRAIN.search(other) and text(same) == said for other, _, same in made):
+            yield Hit(call, f"{name} reads {said}, the set that training reads.")

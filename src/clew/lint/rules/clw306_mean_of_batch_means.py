@@ -1,7 +1,7 @@
 """A metric is averaged over batches of unequal size.
 
-What it sees: in a validation loop, the mean of each batch is added up and the sum divided by the number of batches,
-while the loader keeps its last, smaller batch.
+What it sees: in a validation loop, the mean of each batch is added up, or kept in a list, and divided by the number
+of batches, while the loader keeps its last, smaller batch.
 Why it matters: the examples of the last batch weigh more than the others. With a few batches or metrics that are not
 means (F1, perplexity) the figure is visibly off, and it depends on the batch size.
 Silent when: the loader drops the last batch, or the sum is over examples.
@@ -32,6 +32,29 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(
                     node, "adds the means of batches whose last one is smaller; the examples in it count for more."
                 )
+        for call in script.calls("append"):
+            if (
+                len(call.args) == 1
+                and loop in script.where(call).block.chain()
+                and batch_mean(call.args[0])
+                and averaged(script, text(call.func).removesuffix(".append"))
+            ):
+                yield Hit(
+                    call, "keeps the means of batches whose last one is smaller; the examples in it count for more."
+                )
+
+
+def averaged(script: Script, kept: str) -> bool:
+    """sum(kept) / len(kept), or np.mean(kept)."""
+    if not kept:
+        return False
+    for node in script.module.nodes.get(ast.BinOp, []):
+        if isinstance(node.op, ast.Div) and ast.unparse(node) == f"sum({kept}) / len({kept})":
+            return True
+    return any(
+        script.dotted(call.func) in ("numpy.mean", "statistics.mean") and call.args and text(call.args[0]) == kept
+        for call in script.calls("mean")
+    )
 
 
 def batch_mean(node: ast.AST) -> bool:

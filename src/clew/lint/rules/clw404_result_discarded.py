@@ -1,7 +1,7 @@
 """The result of an operation that is not in place is thrown away.
 
 What it sees: a line that only calls masked_fill, clamp, to, detach, squeeze, transpose, softmax or another method or
-function of tensors that returns its result, on something that is a tensor.
+function of tensors that returns its result, on something that is a tensor; `x.at[i].set(...)` of jax.
 Why it matters: the tensor is unchanged. A mask that is never applied lets a model see its own future; a tensor that
 is never moved or detached fails elsewhere.
 Silent when: the method works in place (masked_fill_, model.to), or it is not known to be a tensor's.
@@ -24,6 +24,7 @@ FUNCTIONS = METHODS | frozenset(
     "relu sigmoid tanh exp log sqrt abs flatten reshape squeeze cat stack where normalize dropout layer_norm "
     "leaky_relu gelu".split()
 )
+AT_METHODS = frozenset("set add multiply divide min max power apply".split())
 CAUSES = {"masked_fill": "arch.causal_leak", "detach": "train.graph_retained"}
 
 
@@ -32,7 +33,7 @@ CAUSES = {"masked_fill": "arch.causal_leak", "detach": "train.graph_retained"}
     "result-discarded",
     "train.inplace_corruption",
     "certain",
-    " ".join(sorted(METHODS | FUNCTIONS | {"to", "cuda"})),
+    " ".join(sorted(METHODS | FUNCTIONS | {"to", "cuda", "at"})),
 )
 def check(script: Script) -> Iterator[Hit]:
     for statement in script.module.statements.get(ast.Expr, []):
@@ -40,6 +41,10 @@ def check(script: Script) -> Iterator[Hit]:
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
         name = call.func.attr
+        if name in AT_METHODS and indexed(call.func.value):
+            base = call.func.value.value.value  # type: ignore[attr-defined]
+            yield Hit(call, f".at[...].{name} leaves {text(base) or 'its array'} as it was: the result is thrown away.")
+            continue
         if name not in FUNCTIONS and name not in ("to", "cuda"):
             continue
         dotted = script.dotted(call.func)
@@ -59,6 +64,11 @@ def check(script: Script) -> Iterator[Hit]:
             and not expected_to_raise(script, call)
         ):
             yield hit(script, call, call.func.value, name)
+
+
+def indexed(node: ast.expr) -> bool:
+    """x.at[i] of jax."""
+    return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "at"
 
 
 def hit(script: Script, call: ast.Call, target: ast.AST | None, name: str) -> Hit:

@@ -39,7 +39,9 @@ def check(script: Script) -> Iterator[Hit]:
         if any(script.arg(call, at, word) is not None for at, word in ((3, "sampler"), (4, "batch_sampler"))):
             continue
         data = dataset_name(script, call)
-        if SERVES.search(data) or ORDERED.search(data) or iterable(script, call) or not trains(script):
+        if SERVES.search(data) or ORDERED.search(data) or iterable(script, call):
+            continue
+        if not trains(script) and not by_class(script, call):
             continue
         edits = (
             (script.replace(shuffle, "True"),)
@@ -61,6 +63,14 @@ def with_shuffle(script: Script, call: ast.Call) -> str:
 
 def trains(script: Script) -> bool:
     return script.mentions("backward", "training_step", "fit", "Trainer", "train")
+
+
+def by_class(script: Script, call: ast.Call) -> bool:
+    """A folder of images is read class by class, wherever the loop may be."""
+    values = script.value(script.arg(call, 0, "dataset"))
+    return all(
+        value.name in ("torchvision.datasets.ImageFolder", "torchvision.datasets.DatasetFolder") for value in values
+    )
 
 
 def iterable(script: Script, call: ast.Call) -> bool:

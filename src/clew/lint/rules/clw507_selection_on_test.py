@@ -1,7 +1,7 @@
 """The test set decides which model is kept.
 
 What it sees: in a loop over epochs, a result computed on test data is compared with the best so far, and the
-comparison saves a model or stops the run.
+comparison saves a model or stops the run; the same handed to an early stopper.
 Why it matters: the best of many looks at the test set is no test any more: the reported score is optimistic by the
 spread between epochs.
 Silent when: held-out data named val decides, or no test data is in sight.
@@ -18,6 +18,8 @@ from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
 TEST = re.compile(r"(^|_)test(_|$|loader|set|_?data)|testloader", re.I)
+STOPS = re.compile(r"stop|best|improv|patien|track|monitor", re.I)
+VALIDATION = re.compile(r"(^|_)(val|valid|dev)")
 BEST = re.compile(r"best|patience|lowest|highest|min_|max_", re.I)
 
 
@@ -31,6 +33,12 @@ BEST = re.compile(r"best|patience|lowest|highest|min_|max_", re.I)
 def check(script: Script) -> Iterator[Hit]:
     for node in script.module.statements.get(ast.If, []):
         test = node.test
+        if isinstance(test, ast.Call) and STOPS.search(text(test.func)) and script.where(node).block.loops():
+            said = next((said for arg in test.args if (said := from_test(script, arg, node))), "")
+            if said and keeps(node):
+                sure = "" if any(VALIDATION.search(name) for name in script.module.names) else "look"
+                yield Hit(test, f"{said} decides which model is kept: the test set has become a validation set.", sure)
+            continue
         if not isinstance(test, ast.Compare) or len(test.comparators) != 1 or not script.where(node).block.loops():
             continue
         sides = (test.left, test.comparators[0])
@@ -39,7 +47,7 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         other = sides[1] if best is sides[0] else sides[0]
         said = from_test(script, other, node)
-        if said and not any(re.search(r"(^|_)(val|valid|dev)", name) for name in script.module.names):
+        if said and not any(VALIDATION.search(name) for name in script.module.names):
             yield Hit(test, f"{said} decides which model is kept: the test set has become a validation set.", "look")
         elif said:
             yield Hit(test, f"{said} decides which model is kept, although there is validation data.")

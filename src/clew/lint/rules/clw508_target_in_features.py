@@ -15,6 +15,7 @@ from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
+KEEPS = ("copy", "to_numpy", "astype", "select_dtypes", "fillna", "dropna")
 SPLITS = ("train_test_split", "cross_val_score", "cross_validate", "fit")
 
 
@@ -54,13 +55,9 @@ def taken(scope: Scope, node: ast.AST, at: ast.AST, script: Script) -> tuple[str
         node = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else node
     if isinstance(node, ast.Attribute) and node.attr == "values":
         node = node.value
-    if (
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and isinstance(node.slice, ast.Constant)
-        and isinstance(node.slice.value, str)
-    ):
-        return node.value.id, node.slice.value
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+        name = script.constant(node.slice)
+        return (node.value.id, name) if isinstance(name, str) else None
     return None
 
 
@@ -85,17 +82,16 @@ def is_frame(node: ast.AST) -> bool:
 
 
 def unwrapped(node: object) -> object:
-    if isinstance(node, ast.Attribute) and node.attr == "values":
-        return node.value
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("copy", "to_numpy", "astype")
-    ):
-        return node.func.value
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Attribute) and node.slice.attr == "columns":
-        return node.value
-    return node
+    """What is left of an expression without the calls that keep every column of a frame."""
+    while True:
+        if isinstance(node, ast.Attribute) and node.attr == "values":
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS:
+            node = node.func.value
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Attribute) and node.slice.attr == "columns":
+            node = node.value
+        else:
+            return node
 
 
 def removed(script: Script, frame: str, name: str) -> bool:

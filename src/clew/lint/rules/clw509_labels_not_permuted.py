@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.values import Value
 
 LABELS = re.compile(r"^(y|ys|labels?|targets?|train_?y|y_?train|train_labels?|train_targets?)$", re.I)
 INPUTS = re.compile(r"^(x|xs|inputs?|images?|features?|data|train_?x|x_?train|train_(data|images?|features?))$", re.I)
@@ -25,6 +26,7 @@ def check(script: Script) -> Iterator[Hit]:
     yield from drawn_twice(script)
     yield from shuffled_twice(script)
     yield from only_inputs(script)
+    yield from given_back(script)
 
 
 def drawn_twice(script: Script) -> Iterator[Hit]:
@@ -55,9 +57,26 @@ def order_of(script: Script, node: ast.AST) -> str:
         return f"{node.lineno}:{node.col_offset}"
     if isinstance(node, ast.Name):
         values = script.value(node)
-        if all(value.kind == "made" and (value.const in DRAWS or value.name in ("randperm",)) for value in values):
+        if all(value.kind == "made" and (value.const in DRAWS or draws(value)) for value in values):
             return ",".join(f"{value.node.lineno}:{value.node.col_offset}" for value in values)
     return ""
+
+
+def draws(value: Value) -> bool:
+    """randperm, or the permutation of a generator."""
+    return value.name == "randperm" or (value.name == "permutation" and value.owner is not None)
+
+
+def given_back(script: Script) -> Iterator[Hit]:
+    """return x[order], y"""
+    for scope in script.module.scopes:
+        for node, _ in scope.returns:
+            if not isinstance(node, ast.Tuple):
+                continue
+            moved = [part for part in node.elts if isinstance(part, ast.Subscript) and order_of(script, part.slice)]
+            still = [text(part) for part in node.elts if isinstance(part, ast.Name) and LABELS.match(part.id)]
+            if len(moved) == 1 and INPUTS.match(text(moved[0].value)) and still and still[0] in scope.params:
+                yield Hit(node, f"{text(moved[0].value)} is permuted and {still[0]}, which goes with it, is not.")
 
 
 def shuffled_twice(script: Script) -> Iterator[Hit]:

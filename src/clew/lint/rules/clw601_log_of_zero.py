@@ -1,7 +1,7 @@
 """The logarithm of something that can be zero.
 
 What it sees: log of a softmax, a sigmoid, a mean or a clamp at zero, in torch or jax code, with nothing added and no
-lower bound.
+lower bound; log of one minus a probability, or of the one of both that the label picks.
 Why it matters: softmax and sigmoid reach exactly zero in floating point once scores differ by about a hundred (in
 half precision by about seventeen). One such number makes the loss infinite and the gradients NaN.
 Silent when: something is added, the argument is clamped above zero, or the stable function is used.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
-from clew.lint.values import Value
+from clew.lint.values import Alternatives, Value
 
 STABLE = {"softmax": "log_softmax", "sigmoid": "logsigmoid"}
 LOGS = ("log", "log2", "log10")
@@ -32,6 +32,13 @@ def check(script: Script) -> Iterator[Hit]:
         if operand is None:
             continue
         values = script.value(operand)
+        if chosen(script, values) and in_graph(script, call):
+            yield Hit(
+                call,
+                "a probability, or one minus it, can be exactly zero: clamp it, or start from the logits.",
+                "look",
+            )
+            continue
         names = {value.name.rsplit(".", 1)[-1] for value in values if value.kind == "made"}
         if len(names) != 1 or not all(value.kind == "made" for value in values):
             continue
@@ -45,6 +52,26 @@ def check(script: Script) -> Iterator[Hit]:
             )
         elif name == "relu" and in_graph(script, call):
             yield Hit(call, "relu gives exact zeros, whose logarithm is infinite.")
+
+
+def chosen(script: Script, values: Alternatives) -> bool:
+    """`torch.where(y, p, 1 - p)` or `1 - p`, of what softmax or sigmoid gave."""
+    return len(values) == 1 and picked(script, values[0])
+
+
+def picked(script: Script, value: Value) -> bool:
+    if value.where is None or value.where.block.scope.module is not script.module:
+        return False
+    if value.kind == "made" and value.const == "torch.where" and len(value.node.args) == 3:
+        return all(probability(script, arg) for arg in value.node.args[1:])
+    if value.kind == "binop" and isinstance(value.node, ast.BinOp) and isinstance(value.node.op, ast.Sub):
+        return script.constant(value.node.left) == 1 and probability(script, value.node.right)
+    return False
+
+
+def probability(script: Script, node: ast.AST) -> bool:
+    values = script.value(node)
+    return all((value.kind == "made" and value.name in STABLE) or picked(script, value) for value in values)
 
 
 def near(script: Script, value: Value, call: ast.Call) -> bool:

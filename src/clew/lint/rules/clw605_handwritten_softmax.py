@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.flow import reaching
+from clew.lint.index import Def
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
@@ -44,9 +45,23 @@ def value(script: Script, node: Any) -> Any:
         where = script.where(node)
         defs = where.block.scope.defs.get(node.id, [])
         made = reaching(defs, where) if defs else []
+        # `e = e * mask` is still the exponential, of fewer positions.
+        made = [one for one in made if not masked(one, node.id)] if len(made) > 1 else made
         if len(made) == 1 and made[0].how == "=" and not made[0].path:
             return made[0].value
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.right, ast.Constant):
+        return value(script, node.left)  # the small number that guards a division
     return node
+
+
+def masked(made: Def, name: str) -> bool:
+    product = made.value
+    return (
+        made.how == "="
+        and isinstance(product, ast.BinOp)
+        and isinstance(product.op, ast.Mult)
+        and name in (text(product.left), text(product.right))
+    )
 
 
 def exponential(script: Script, node: Any) -> ast.Call | None:

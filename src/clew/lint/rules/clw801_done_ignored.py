@@ -1,7 +1,7 @@
 """The value of the next state is added although the episode has ended.
 
-What it sees: a target of the form reward + gamma * next value, in code that knows of done or terminated flags and
-does not use them in it.
+What it sees: a target of the form reward + gamma * next value, gamma by name or as a number, in code that knows of
+done or terminated flags and does not use them in it.
 Why it matters: the end of an episode is worth nothing, but is given the value of a state that never follows. Values
 drift up or down without limit, most at the states that matter.
 Silent when: a flag appears in the expression, or the next value was masked before.
@@ -28,7 +28,13 @@ GAMMA = re.compile(r"gamma|discount", re.I)
 REWARD = re.compile(r"reward|(^|_)(r|rew|rews)($|_)", re.I)
 
 
-@rule("CLW801", "done-ignored", "rl.terminal_bootstrap", "likely", "gamma GAMMA discount_factor discount")
+@rule(
+    "CLW801",
+    "done-ignored",
+    "rl.terminal_bootstrap",
+    "likely",
+    "gamma GAMMA discount_factor discount done dones terminated",
+)
 def check(script: Script) -> Iterator[Hit]:
     if not script.mentions("torch", "jax", "tf", "tensorflow"):
         return
@@ -52,8 +58,16 @@ def target(node: ast.BinOp) -> bool:
         isinstance(product, ast.BinOp)
         and isinstance(product.op, ast.Mult)
         and any(REWARD.search(name) for name in words(reward))
-        and any(GAMMA.search(name) for name in names)
+        and (any(GAMMA.search(name) for name in names) or discounts(product))
         and any(NEXT.search(name) for name in names)
+    )
+
+
+def discounts(product: ast.AST) -> bool:
+    """A discount written out: 0.99 * next value."""
+    parts = [product.left, product.right] if isinstance(product, ast.BinOp) else []
+    return any(
+        isinstance(part, ast.Constant) and isinstance(part.value, float) and 0.5 < part.value < 1 for part in parts
     )
 
 

@@ -1,7 +1,7 @@
 """The target network is never updated.
 
 What it sees: a network kept under a name with target in it, made as a copy of another or with the same class, used to
-compute targets, and nothing in the file that writes to it again.
+compute targets, and nothing in the file that writes to it again; a target network that is the online network itself.
 Why it matters: targets come from a random network for ever. The loss falls nicely, towards nothing of use.
 Silent when: load_state_dict, a soft update, a copy_ or any call that takes the network by name updates it.
 Fix: copy the online weights every so many steps, or average them in at every step.
@@ -14,7 +14,7 @@ from typing import Any
 
 from clew.lint.index import Def
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
 
 TARGET = re.compile(
     r"(^|_)target(_?(net|network|model|critic|actor|q|qnet|q_network|policy|encoder)\w*)?$|(^|_)(q|critic|actor|net|model|qf\d?)_?target$|target_(net|network|q|model|critic)",
@@ -27,7 +27,12 @@ def check(script: Script) -> Iterator[Hit]:
     if not script.mentions("backward"):
         return
     for name, made in networks(script):
-        if not updated(script, name, made):
+        if isinstance(made.value, ast.Name | ast.Attribute):
+            yield Hit(
+                script.statement(made.node),
+                f"{name} is {text(made.value)} itself, not a copy: the targets move with every step.",
+            )
+        elif not updated(script, name, made):
             yield Hit(
                 script.statement(made.node),
                 f"{name} is made here and nothing updates it afterwards: targets stay those of the start.",
@@ -47,7 +52,7 @@ def networks(script: Script) -> Iterator[tuple[str, Def]]:
 
 
 def is_network(script: Script, made: Def) -> bool:
-    if made.how != "=" or made.path or not isinstance(made.value, ast.Call):
+    if made.how != "=" or made.path or not isinstance(made.value, ast.Call | ast.Name | ast.Attribute):
         return False
     values = script.values.value(made.value, made.where, None)
     return all(
@@ -65,11 +70,8 @@ def updated(script: Script, name: str, made: Def) -> bool:
     count."""
     last = name.rsplit(".", 1)[-1]
     for node in script.loads(last):
-        if (
-            not isinstance(node, ast.Name | ast.Attribute)
-            or (node.id if isinstance(node, ast.Name) else node.attr) != last
-            or not isinstance(node.ctx, ast.Load)
-        ):
+        # A local variable `target` is not the network that is kept as self.target.
+        if isinstance(node, ast.Name) == name.startswith("self."):
             continue
         above: Any = script.module.up[node]
         if isinstance(above, ast.Attribute):

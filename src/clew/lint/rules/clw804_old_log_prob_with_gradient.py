@@ -1,7 +1,7 @@
 """The old policy's log-probabilities carry gradients.
 
 What it sees: old_log_prob computed from the current policy without detach or no_grad, and used in a ratio with the
-new one that is then optimised over several epochs.
+new one that is then optimised over several epochs; old and new from the very same call.
 Why it matters: the ratio is differentiated through both terms, or through a graph of weights that have changed. In
 the first epoch the two gradients cancel exactly and nothing is learned; later autograd complains, which retain_graph
 hides.
@@ -27,7 +27,12 @@ def check(script: Script) -> Iterator[Hit]:
             if not OLD.search(name):
                 continue
             for made in defs:
-                if graded(script, made) and optimised(script, made):
+                if again(script, made) and optimised(script, made):
+                    yield Hit(
+                        script.statement(made.node),
+                        f"{name} is computed by the same call as the new one: the ratio is always one.",
+                    )
+                elif graded(script, made) and optimised(script, made):
                     yield Hit(
                         script.statement(made.node),
                         f"{name} is part of the graph: the ratio is differentiated through the old policy too.",
@@ -45,6 +50,22 @@ def graded(script: Script, made: Def) -> bool:
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)
     ]
     return "log_prob" in calls and not set(calls) & {"detach", "item", "numpy", "clone_detached"}
+
+
+def again(script: Script, made: Def) -> bool:
+    """Whether another name of the same block holds the result of the very same call, with gradients."""
+    if made.how != "=" or not isinstance(made.value, ast.Call) or script.grad_off(made.where) is not None:
+        return False
+    said = ast.dump(made.value)
+    return any(
+        other.value is not made.value
+        and other.path == made.path
+        and other.where.block is made.where.block
+        and isinstance(other.value, ast.Call)
+        and ast.dump(other.value) == said
+        for defs in made.where.block.scope.defs.values()
+        for other in defs
+    )
 
 
 def optimised(script: Script, made: Def) -> bool:

@@ -43,7 +43,7 @@ class Feed:
 
     def __init__(self) -> None:
         self.broken = ""
-        self.counts: Counter[str] = Counter()
+        self.latest = 0
         self.loaders: dict[int, Loader] = {}
         self.training: int | None = None  # the loader behind the last call that was followed by a backward
         self.trained: dict[int, None] = {}  # rows that entered a model in training, as seen on sampled steps
@@ -57,10 +57,10 @@ class Feed:
         self.last_digests: tuple[Digests | None, Digests | None] = (None, None)
 
     def follow(self, name: str, number: int, event: Any) -> None:
-        """Take the `number`-th event of a kind, unless another watch brought it already."""
-        if number <= self.counts[name] or self.broken:
+        """Take an event by its number among all that were told, unless another watch brought it already."""
+        if number == self.latest or self.broken:
             return
-        self.counts[name] = number
+        self.latest = number
         try:
             getattr(self, f"_{name}")(event)
         except Exception as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
@@ -181,20 +181,16 @@ class FedWatch(Watch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.feed = Feed.of(recorder)
-        self._seen: Counter[str] = Counter()
-
-    def _follow(self, name: str, event: Any) -> None:
-        self._seen[name] += 1
-        self.feed.follow(name, self._seen[name], event)
 
     def batch(self, event: Batch) -> None:
-        self._follow("batch", event)
+        if self.recorder.told != self.feed.latest:
+            self.feed.follow("batch", self.recorder.told, event)
 
     def forward(self, event: Forward) -> None:
-        self._follow("forward", event)
+        self.feed.follow("forward", self.recorder.told, event)
 
     def judged(self, event: Judged) -> None:
-        self._follow("judged", event)
+        self.feed.follow("judged", self.recorder.told, event)
 
     def optimizer_made(self, event: OptimizerEvent) -> None:
-        self._follow("optimizer_made", event)
+        self.feed.follow("optimizer_made", self.recorder.told, event)

@@ -71,6 +71,7 @@ class Equations:
         self.derivatives: set[Key] = set()
         self.twice = False
         self.normed = 0
+        self.alone = True  # no two optimisers train different parameters
         self.updates = 0  # in which derivatives entered the loss
         self.columns: dict[int, float] = {}  # largest value of each coordinate seen
         self.calls = Made(64)
@@ -91,12 +92,7 @@ class Equations:
     def is_equation(self) -> bool:
         """Whether the derivatives look like those of an equation: taken again, or used as they are by a single
         optimiser. A penalty on gradients takes one and its norm; adversaries have two optimisers."""
-        recorder = self.recorder()
-        if recorder is None or not self.updates:
-            return False
-        held = [{id(p) for group in o.param_groups for p in group["params"]} for _, o in recorder.live_optimizers()]
-        alone = all(one & other for one in held for other in held)
-        return self.twice or (alone and self.normed < self.updates)
+        return self.updates > 0 and (self.twice or (self.alone and self.normed < self.updates))
 
     def coordinates(self) -> Coordinates | None:
         found = [value for value in self.columns.values() if value > 0 and math.isfinite(value)]
@@ -104,7 +100,7 @@ class Equations:
 
     # --- events
 
-    def _optimizer_made(self, event: OptimizerEvent) -> None:
+    def _optimizer_made(self, event: OptimizerEvent | Backward) -> None:
         del event
         patches = None if self.attached else patches_of(self.recorder())
         if patches is not None:
@@ -163,6 +159,7 @@ class Equations:
             self.calls.note(event.result, Known(total(event.result), event.place))
 
     def _before_backward(self, event: Backward) -> None:
+        self._optimizer_made(event)  # in a forked process it was made before
         if not event.sampled or not self.derivatives or not plain(event.loss) or event.loss.numel() != 1:
             return
         found = [self._part(held, event) for held in terms(event.loss, self.calls)]
@@ -187,7 +184,11 @@ class Equations:
         self.derivatives.clear()
         self._order.clear()
         recorder = self.recorder()
-        if recorder is not None and self.is_equation():
+        if recorder is None:
+            return
+        held = [{id(p) for group in o.param_groups for p in group["params"]} for _, o in recorder.live_optimizers()]
+        self.alone = all(one & other for one in held for other in held)
+        if self.is_equation():
             recorder.record("input derivatives", self.updates, step=event.step)
 
 

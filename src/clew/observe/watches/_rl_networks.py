@@ -35,6 +35,7 @@ class Network:
         self.changes = 0
         self.looks = 0
         self.equal = 0  # looks at which it equalled the trained network of its form
+        self.trained = False
 
 
 class Networks:
@@ -48,7 +49,8 @@ class Networks:
         held = self.held.get(event.model)
         if held is None:
             if len(self.held) < 64:
-                self.held[event.model] = Network(event.module, event.step, event.place)
+                held = self.held[event.model] = Network(event.module, event.step, event.place)
+                held.trained = self.in_training(event.module)
                 self._names(event)
             return
         if event.step == held.last_step:
@@ -58,11 +60,12 @@ class Networks:
         held.print, held.last_step = now, event.step
         held.looks += 1
         self._names(event)
-        if not self.trained(event.module):
+        held.trained = held.trained or self.in_training(event.module)
+        if not held.trained:
             twin = self.twin(event.model)
             held.equal += twin is not None and fingerprint(twin) == now
 
-    def trained(self, module: torch.nn.Module) -> bool:
+    def in_training(self, module: torch.nn.Module) -> bool:
         """Whether an optimiser holds some of its parameters."""
         recorder = self._recorder()
         own = {id(parameter) for parameter in module.parameters()}
@@ -79,7 +82,7 @@ class Networks:
             module
             for number, other in self.held.items()
             if number != model and other.shapes == self.held[model].shapes
-            if (module := other.module()) is not None and self.trained(module)
+            if (module := other.module()) is not None and self.in_training(module)
         ]
         return found[0] if len(found) == 1 else None
 

@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 VALUE_LOSSES = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
 ROWS = 4096
 CALLS = 8000
-REMEMBERED = 40_000
+REMEMBERED = 20_000
+COLUMNS = 64
 PLACES = 8
-LOOKED = 40
+LOOKED = 16
 
 Source = tuple[bool, int, int]
 """A table of values by observation: made with gradients or without, by which model, at which place of its output."""
@@ -221,15 +222,15 @@ class Study:
         table.update(zip(keys, values, strict=True))
 
     def _loss(self, event: LossCall) -> None:
-        target = event.target
+        given, target = event.input, event.target
         if not (event.sampled and event.grad and event.name in VALUE_LOSSES and self.experience.steps):
             return
-        if not isinstance(target, torch.Tensor) or event.input.numel() != target.numel():
+        if not isinstance(target, torch.Tensor) or not 0 < given.numel() == target.numel() <= ROWS:
             return
-        if event.input.grad_fn is None or not 0 < event.input.numel() <= ROWS:
-            return
-        values, targets = flat(event.input), flat(target)
-        self._aim(values, targets, self.behind(event.input.grad_fn), event.place, event.step)
+        if given.grad_fn is None:  # the two are often written the other way round
+            given, target = target, given
+        if given.grad_fn is not None:
+            self._aim(flat(given), flat(target), self.behind(given.grad_fn), event.place, event.step)
 
     def behind(self, node: Any) -> list[Call]:
         """The calls whose results this node was computed from, nearest first, not looking behind them."""
@@ -353,10 +354,12 @@ def observations(given: Any, width: int) -> Floats | None:
 def numbers(output: Any) -> Iterator[tuple[torch.Tensor, Floats]]:
     """What a network gave out, as rows × columns, where it is narrow enough to be values or scores."""
     for tensor in tensors_in(output, torch):
-        if tensor.is_floating_point() and 0 < tensor.numel() <= ROWS * 64:
+        if tensor.is_floating_point() and 0 < tensor.numel() <= ROWS * COLUMNS:
+            if tensor.dim() > 1 and tensor.shape[-1] > COLUMNS:
+                continue
             values = readable(tensor)
             if values is not None:
-                if values.ndim == 1 and tensor.numel() <= 64:
+                if values.ndim == 1 and tensor.numel() <= COLUMNS:
                     yield tensor, values.reshape(1, -1)
                 yield tensor, values.reshape(-1, 1) if values.ndim < 2 else values.reshape(-1, values.shape[-1])
 

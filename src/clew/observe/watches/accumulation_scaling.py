@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, Backward, Batch, Clip, LossCall, OptimizerEvent, Saw, Watch
+from clew.observe.watch import Answer, Backward, Batch, Clip, LossCall, OptimizerEvent, Saw, Watch, when_sampled
 from clew.observe.watches._training_values import held_by, total_norm
 from clew.records.clue import Unclear
 from clew.records.place import Place
@@ -61,6 +61,7 @@ class AccumulationScaling(Watch):
             self.backwards.append((event.place, kind if self.fresh and not self.summed else OTHER))
             self.fresh = False
 
+    @when_sampled
     def after_backward(self, event: Backward) -> None:
         if event.sampled and len(self.backwards) > 1:
             self.norm = self._norm()
@@ -68,6 +69,7 @@ class AccumulationScaling(Watch):
     def _norm(self) -> float:
         return sum(total_norm(held_by(optimizer)) for _, optimizer in self.recorder.live_optimizers())
 
+    @when_sampled
     def clip(self, event: Clip) -> None:
         if event.sampled and event.norm is not None and len(self.backwards) > 1:
             self._compare(float(event.norm), total=len(self.recorder.live_optimizers()) == 1)

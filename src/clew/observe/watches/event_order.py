@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clew.observe.watch import Answer, Backward, Batch, Forward, OptimizerEvent, Saw, Watch
+from clew.observe.watch import Answer, Backward, Batch, Forward, OptimizerEvent, Saw, Watch, when_sampled
 from clew.observe.watches._training_values import any_gradient, held_by, version
 from clew.records.clue import Unclear
 from clew.records.place import Place
@@ -103,6 +103,7 @@ class EventOrder(Watch):
             turn.cleared = turn.cleared or not any_gradient(held_by(optimizer))
             turn.marks = [version(parameter.grad) for parameter in held_by(optimizer)]
 
+    @when_sampled
     def after_backward(self, event: Backward) -> None:
         if not event.sampled:
             return

@@ -121,7 +121,9 @@ class FirstNonfinite(Watch):
             span = Span(number(event.input), number(event.result), event.name, event.place)
             self.layout.note(event.step, span)
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
+        """Between samples the value is read before backward, once."""
         if self.over or not event.grad or not isinstance(event.result, torch.Tensor):
             return
         bad = event.result.grad_fn is not None and self._is_bad(event.result, event.sampled)
@@ -135,7 +137,7 @@ class FirstNonfinite(Watch):
 
     def _is_bad(self, loss: torch.Tensor, sampled: bool) -> bool:
         """On the CPU a value costs nothing; elsewhere reading it would make the machine wait."""
-        if loss.numel() != 1 or loss.is_meta or not (sampled or loss.device.type == "cpu"):
+        if loss.numel() != 1 or loss.is_meta or not (sampled or loss.is_cpu):
             return False
         value = loss.item()
         if math.isfinite(value):

@@ -17,7 +17,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.watch import Answer, Backward, ModuleCall, OptimizerEvent, Watch
+from clew.observe.watch import Answer, Backward, ModuleCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._network_graph import LAYERS, TABLES, layer_name, median, norms
 from clew.observe.watches._training_values import held_by
 from clew.records.clue import Reading, Unclear
@@ -55,6 +55,7 @@ class GradientByDepth(Watch):
             if parameter is not None and parameter.dim() > 1 and is_matrix(event.module, name):
                 order.setdefault(f"{event.name}.{name}".lstrip("."), weakref.ref(parameter))
 
+    @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
         if event.sampled:
             held = list(held_by(event.optimizer))
@@ -63,11 +64,13 @@ class GradientByDepth(Watch):
             if not self.late:
                 self._measure(held)
 
+    @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
         if event.sampled and self.late:
             self.late = False
             self._measure(list(held_by(event.optimizer)))
 
+    @when_sampled
     def after_backward(self, event: Backward) -> None:
         if event.sampled and not self.recorder.optimizers and self.free_passes < WITHOUT_OPTIMIZER:
             self.free_passes += 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from clew.observe.watch import Answer, Clip, OptimizerEvent, Watch
+from clew.observe.watch import Answer, Clip, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._training_values import held_by, loss_scale, median, norm_of, skips, total_norm
 from clew.records.clue import Reading, Unclear
 from clew.records.place import Place
@@ -55,6 +55,7 @@ class GradientExplodes(Watch):
         self.norms: dict[int, Norms] = {}
         self.clipped: tuple[set[int], float] | None = None  # norm before clipping: what the step gets says less
 
+    @when_sampled
     def clip(self, event: Clip) -> None:
         if event.sampled and event.norm is not None:
             self.clipped = ({id(parameter) for parameter in event.parameters}, float(event.norm))

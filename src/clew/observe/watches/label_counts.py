@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from clew.observe.watch import Answer, LossCall, Watch
+from clew.observe.watch import Answer, LossCall, Watch, when_sampled
 from clew.observe.watches._loss_values import CLASSES, ignored, integers, plain, some
 from clew.records.clue import Reading, Unclear
 from clew.records.place import Place
@@ -35,6 +35,7 @@ class LabelCounts(Watch):
         self.by_site: dict[tuple[str, Place | None], Counter[int]] = {}
         self.weighted = False
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
         if not event.sampled or not event.grad:
             return

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, LossCall, Raised, Saw, Watch
+from clew.observe.watch import Answer, LossCall, Raised, Saw, Watch, when_sampled
 from clew.observe.watches._loss_graph import bare, origin
 from clew.observe.watches._loss_values import by_class, plain, some
 from clew.records.clue import Unclear
@@ -40,6 +40,7 @@ class LabelRange(Watch):
         self.looked = 0
         self.found: tuple[str, float, float, Place | None] | None = None
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
         if not event.sampled or self.found is not None or not plain(event.target) or not plain(event.input):
             return

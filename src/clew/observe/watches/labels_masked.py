@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.watch import Answer, LossCall, Watch
+from clew.observe.watch import Answer, LossCall, Watch, when_sampled
 from clew.observe.watches._loss_values import CLASSES, ignored, integers, some
 from clew.records.clue import Reading, Unclear
 
@@ -29,6 +29,7 @@ class LabelsMasked(Watch):
         self.masked = 0.0
         self.where: Place | None = None
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
         if not event.sampled or not event.grad or event.name not in CLASSES or not integers(event.target):
             return

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from clew.observe.watch import Answer, Backward, Forward, FunctionCall, LossCall, Raised, Saw, Watch
+from clew.observe.watch import Answer, Backward, Forward, FunctionCall, LossCall, Raised, Saw, Watch, when_sampled
 from clew.observe.watches._loss_graph import MOVES, PICKS, SQUASHES, Made, bare, made_by, origin
 from clew.observe.watches._loss_values import by_class, plain
 from clew.records.clue import Unclear
@@ -61,6 +61,7 @@ class LossInputKind(Watch):
     def forward(self, event: Forward) -> None:
         self.last_output = made_by(origin(event.output)) if isinstance(event.output, torch.Tensor) else ""
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
         if not event.sampled or not isinstance(event.input, torch.Tensor):
             return

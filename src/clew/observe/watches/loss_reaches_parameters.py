@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.watch import Answer, Backward, Forward, OptimizerEvent, Raised, Saw
+from clew.observe.watch import Answer, Backward, Forward, OptimizerEvent, Raised, Saw, when_sampled
 from clew.observe.watches._loss_graph import parameters_under
 from clew.observe.watches._reach import Reach, is_prototype, where_made
 from clew.records.clue import Unclear
@@ -45,6 +45,7 @@ class LossReachesParameters(Reach):
     def forward(self, event: Forward) -> None:
         self.grad_mode = event.grad
 
+    @when_sampled
     def after_backward(self, event: Backward) -> None:
         if not event.sampled:
             return
@@ -61,6 +62,7 @@ class LossReachesParameters(Reach):
         if leaf.requires_grad:
             self.reached.add(leaf)
 
+    @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
         if not event.sampled:
             return

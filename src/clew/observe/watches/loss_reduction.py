@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Watch
+from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._loss_graph import Made, Term, bare, residual, terms, value_of
 from clew.observe.watches._loss_values import plain, reduction, total
 from clew.records.clue import Reading, Unclear
@@ -51,6 +51,7 @@ class LossReduction(Watch):
         if not self.optimizer:
             self.optimizer = type(event.optimizer).__name__
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
         if event.sampled and event.grad and plain(event.result) and isinstance(event.input, torch.Tensor):
             axis = 1 if event.name == "ctc_loss" else 0
@@ -58,6 +59,7 @@ class LossReduction(Watch):
             held = Call(reduction(event), examples, total(event.result), event.place)
             self.calls.note(event.result, held)
 
+    @when_sampled
     def before_backward(self, event: Backward) -> None:
         if not event.sampled or not plain(event.loss) or event.loss.numel() != 1:
             return

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, Backward, LossCall, Saw, Watch
+from clew.observe.watch import Answer, Backward, LossCall, Saw, Watch, when_sampled
 from clew.observe.watches._loss_graph import MOVES, PICKS, Made, bare, inputs, residual, shape, terms
 from clew.observe.watches._loss_values import reduction
 from clew.records.clue import Unclear
@@ -59,6 +59,7 @@ class LossShapes(Watch):
         node = event.input.grad_fn
         return reduction(event) != "none" and node is not None and not _given_axes(node)
 
+    @when_sampled
     def before_backward(self, event: Backward) -> None:
         if not event.sampled or self.found is not None:
             return

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Saw, Watch
+from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Saw, Watch, when_sampled
 from clew.observe.watches._loss_graph import Made, Term, terms, value_of
 from clew.observe.watches._loss_values import plain, total
 from clew.records.clue import Unclear
@@ -52,10 +52,12 @@ class LossSign(Watch):
         self.maximizing: dict[int, bool] = {}
         self.trains_model = False
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
         if event.sampled and event.grad and event.name in MINIMISED and plain(event.result):
             self.calls.note(event.result, Call(event.name, total(event.result), event.place))
 
+    @when_sampled
     def before_backward(self, event: Backward) -> None:
         if not event.sampled or not plain(event.loss):
             return
@@ -88,6 +90,7 @@ class LossSign(Watch):
         if len(self.made) < 64:
             self.made[event.number] = event.place
 
+    @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
         if not event.sampled:
             return

@@ -15,7 +15,7 @@ import math
 import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clew.observe.watch import Answer, Backward, LossCall, Watch
+from clew.observe.watch import Answer, Backward, LossCall, Watch, when_sampled
 from clew.observe.watches._loss_graph import Made, Term, square_value, terms, value_of
 from clew.observe.watches._loss_values import plain, total
 from clew.records.clue import Reading, Unclear
@@ -51,10 +51,12 @@ class LossTermSizes(Watch):
         self.widest = 1.0
         self.where: tuple[Place | None, ...] = ()
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
         if event.sampled and event.grad and plain(event.result):
             self.calls.note(event.result, Call(total(event.result), event.place))
 
+    @when_sampled
     def before_backward(self, event: Backward) -> None:
         if not event.sampled or not plain(event.loss) or event.loss.numel() != 1:
             return

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REBUILDS = 3
 EVERY_STEP = 2
 """Rebuilds that suffice when there was one step between them each time."""
-LOOKED_AT = 8
+LOOKED_AT = 3
 """Parameters by which one optimiser is told to be over the same tensors as another."""
 
 

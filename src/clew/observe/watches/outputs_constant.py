@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, LossCall, Watch
+from clew.observe.watch import Answer, LossCall, Watch, when_sampled
 from clew.observe.watches._loss_values import CLASSES, plain
 from clew.records.clue import Reading, Unclear
 
@@ -40,6 +40,7 @@ class OutputsConstant(Watch):
         super().__init__(recorder)
         self.by_site: dict[tuple[str, Place | None], deque[float]] = {}
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
         if not event.sampled or not event.grad or event.step < 1 or event.name not in WITH_LABELS:
             return

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from clew.observe.watch import Answer, Forward, LossCall, ModuleCall, Watch
+from clew.observe.watch import Answer, Forward, LossCall, ModuleCall, Watch, when_sampled
 from clew.observe.watches._loss_values import CLASSES, ignored, integers, reduction
 from clew.records.clue import Reading, Unclear
 
@@ -52,11 +52,13 @@ class PaddingCounted(Watch):
         self.where: Place | None = None
 
     def module(self, event: ModuleCall) -> None:
+        if not self.recorder.sampled:
+            return  # the loss is not looked at either, and to read tokens waits for the device
         if isinstance(event.module, torch.nn.Embedding) and event.inputs and not event.evaluation:
             self._look(event.inputs[0], event.step)
 
     def forward(self, event: Forward) -> None:
-        if event.grad:
+        if event.grad and self.recorder.sampled:
             for value in event.inputs:
                 self._look(value, event.step)
 
@@ -71,6 +73,7 @@ class PaddingCounted(Watch):
                     self.padded.append(Padded(step, ids.shape[0], ids.shape[1], across, lengths))
                     return
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
         if not event.sampled or not event.grad or event.name not in CLASSES or not integers(event.target):
             return

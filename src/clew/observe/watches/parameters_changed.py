@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING
 
-from clew.observe.watch import Answer, OptimizerEvent, Saw, Watch
+from clew.observe.watch import Answer, OptimizerEvent, Saw, Watch, when_sampled
 from clew.observe.watches._training_values import fingerprint, held_by
 from clew.records.clue import Unclear
 from clew.records.place import Place
@@ -47,6 +47,7 @@ class ParametersChanged(Watch):
         self.held: dict[int, Held] = {}
         self.steps = 0
 
+    @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
         if not event.sampled or len(self.held) >= MOST:
             return

@@ -9,6 +9,7 @@ Silent when: the number never moved, or lies in the interior at the end.
 
 from __future__ import annotations
 
+import statistics
 from typing import Any
 
 from clew.observe.watch import Answer, OptimizerEvent
@@ -18,6 +19,7 @@ from clew.records.clue import Saw, Unclear
 KEPT = 512
 STEPS = 100
 NEAR = 0.01
+JITTER = 0.05
 
 
 class Track:
@@ -35,14 +37,14 @@ class Track:
                 self.every *= 2
 
     def stuck(self) -> bool:
-        """Within one per cent of its largest size from zero, or at one and the same value, for the last half."""
+        """At zero, but for a jitter about it, or at one and the same value, for the last half."""
         last = self.values[-1][0]
         late = [value for step, value in self.values if step >= last / 2]
         early = [value for step, value in self.values if step < last / 2]
         largest = max(abs(value) for _, value in self.values)
         if len(late) < 8 or not early or largest == 0.0 or len(set(early)) < 3:
             return False
-        at_zero = max(map(abs, late)) <= NEAR * largest
+        at_zero = abs(statistics.fmean(late)) <= NEAR * largest and max(map(abs, late)) <= JITTER * largest
         return at_zero or len(set(late)) == 1
 
 
@@ -52,7 +54,6 @@ class PhysicalParameterTrack(Solved):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self.tracks: dict[tuple[int, int], Track] = {}
-        self.networks = False
 
     def before_step(self, event: OptimizerEvent) -> None:
         """At every step: reading a number that lies in main memory waits for nothing."""

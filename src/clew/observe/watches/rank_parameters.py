@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clew.observe.ranks import GRADIENT, PARAMETER, PLACE, REPLICATED, TALK
-from clew.observe.watch import Answer, OptimizerEvent, Watch
+from clew.observe.watch import Answer, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._training_values import held_by, real
 from clew.records.clue import Unclear
 
@@ -37,6 +37,7 @@ class RankParameters(Watch):
         self.recorded = 0
         self.placed: set[str] = set()
 
+    @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
         if not event.sampled or _world() < 2 or event.number < 0:
             return

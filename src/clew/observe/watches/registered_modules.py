@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from clew.observe.watch import Answer, Backward, Forward, Saw, Watch
+from clew.observe.watch import Answer, Backward, Forward, Saw, Watch, when_sampled
 from clew.observe.watches._loss_graph import parameters_under
 from clew.observe.watches._reach import Leaves, where_made
 from clew.records.clue import Unclear
@@ -52,6 +52,7 @@ class RegisteredModules(Watch):
             shapes = {tuple(value.shape) for value in event.inputs if isinstance(value, torch.Tensor)}
             self.given = shapes | (self.given if len(self.given) < 64 else set())
 
+    @when_sampled
     def before_backward(self, event: Backward) -> None:
         if not event.sampled or self.passes >= PASSES or self.sharded or event.loss.grad_fn is None:
             return

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clew.observe.watch import Answer, OptimizerEvent, Raised, Saw, Watch
+from clew.observe.watch import Answer, OptimizerEvent, Raised, Saw, Watch, when_sampled
 from clew.observe.watches._training_values import held_by
 from clew.observe.watches.grad_mode_in_training import NO_GRAPH
 from clew.records.clue import Unclear
@@ -43,6 +43,7 @@ class RequiresGradFlags(Watch):
         if len(self.made) < 256:
             self.made[event.number] = event.place
 
+    @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
         if not event.sampled:
             return

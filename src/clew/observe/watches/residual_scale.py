@@ -1,23 +1,22 @@
 """Are the loss terms of comparable size before any weighting?
 
-Reads the terms of a loss that holds derivatives of a network by its inputs, on the first sampled steps.
+Reads the terms of a loss that holds derivatives of a network by its inputs, on the sampled ones of the first steps, and
+takes the step at which they were nearest to each other: the residual of a fresh network is often small by chance.
 
 Why it matters: squares of raw physical units differ by many orders of magnitude, and the optimiser sees the largest.
-Cannot tell: raw units from badly chosen weights or a residual that is small by chance; terms of other kinds than means
-and sums of squares.
+Cannot tell: raw units from badly chosen weights; terms of other kinds than means and sums of squares.
 Silent when: the derivatives serve a penalty on gradients.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 
 from clew.observe.watch import Answer
 from clew.observe.watches._physics_terms import Solved
 from clew.records.clue import Reading, Unclear
 
-FIRST = 10
+FIRST = 50
 
 
 class ResidualScale(Solved):
@@ -28,12 +27,12 @@ class ResidualScale(Solved):
         if why:
             return Unclear(why)
         found = []
-        for _, parts in self.equations.parts[:FIRST]:
+        early = [parts for step, parts in self.equations.parts if step < FIRST]
+        for parts in early:
             sizes = [part.value for part in parts if part.value > 0]
             if len(sizes) > 1:
                 found.append(math.log10(max(sizes) / min(sizes)))
         if not found:
             return Unclear("the loss has only one term whose value can be read")
-        terms = max(len(parts) for _, parts in self.equations.parts[:FIRST])
-        reading = Reading(log10_term_ratio=statistics.median(found), terms=terms)
+        reading = Reading(log10_term_ratio=min(found), terms=max(map(len, early)))
         return reading if self.equations.place is None else reading.at(self.equations.place)

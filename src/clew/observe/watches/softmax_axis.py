@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, FunctionCall, LossCall, Saw, Watch
+from clew.observe.watch import Answer, FunctionCall, LossCall, Saw, Watch, when_sampled
 from clew.observe.watches._loss_graph import MOVES, Made, bare, inputs, shape, walk
 from clew.observe.watches._loss_values import by_class, plain
 from clew.records.clue import Unclear
@@ -56,6 +56,7 @@ class SoftmaxAxis(Watch):
         same = event.input is held or (plain(held) and event.input.data_ptr() == held.data_ptr())
         return same and held.shape[0] > 1 and event.options.get("dim") in (0, -2)
 
+    @when_sampled
     def loss(self, event: LossCall) -> None:
         if not event.sampled or event.name not in CLASS_LOSSES | OTHER_LOSSES or not plain(event.input):
             return

@@ -35,10 +35,9 @@ class TargetNetworkLag(Studied):
     def _of(self, model: int) -> Answer:
         networks = self.study.networks
         held = networks.held.get(model)
-        module = held.module() if held is not None else None
-        if held is None or module is None:
-            return Unclear("the network that supplies later values is gone")
-        if networks.trained(module):
+        if held is None:
+            return Unclear("the network that supplies later values was not followed")
+        if held.trained:
             if model in networks.named:
                 target, other, place = networks.named[model]
                 saw = Saw("same_network", target=target, online=other)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, Backward, Forward, ModuleCall, OptimizerEvent, Saw
+from clew.observe.watch import Answer, Backward, Forward, ModuleCall, OptimizerEvent, Saw, when_sampled
 from clew.observe.watches._loss_graph import parameters_under
 from clew.observe.watches._reach import Leaves, Reach, is_prototype, where_made
 from clew.records.clue import Unclear
@@ -56,12 +56,14 @@ class UnusedParameters(Reach):
         if all(p in self.reached for p in event.module.parameters() if p.requires_grad):
             self.whole.add(event.model)
 
+    @when_sampled
     def after_backward(self, event: Backward) -> None:
         if event.sampled:
             for number, module in self.recorder.live_models():
                 if number not in self.whole:
                     self.note_gradients(module.parameters())
 
+    @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
         if not event.sampled:
             return

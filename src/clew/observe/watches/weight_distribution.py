@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clew.observe.watch import Answer, OptimizerEvent, Saw, Watch
+from clew.observe.watch import Answer, OptimizerEvent, Saw, Watch, when_sampled
 from clew.observe.watches._network_graph import norms
 from clew.observe.watches._training_values import held_by
 from clew.records.clue import Unclear
@@ -44,10 +44,12 @@ class WeightDistribution(Watch):
         self.widths: dict[int, Width] = {}
         self.steps = 0
 
+    @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
         if event.sampled and event.step == 0:
             self._measure(event)
 
+    @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
         if event.sampled:
             self._measure(event)

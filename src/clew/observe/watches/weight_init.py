@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from clew.observe.watch import Answer, Backward, ModuleCall, OptimizerEvent, Watch
+from clew.observe.watch import Answer, Backward, ModuleCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._network_graph import AFFINE, Calls, layer_name, whole_graph
 from clew.observe.watches._network_init import Matrix, branch_ends, by_graph, by_module, heads, rows_equal, spread
 from clew.observe.watches._reach import where_made
@@ -70,6 +70,7 @@ class WeightInit(Watch):
         if isinstance(event.module, AFFINE):
             self.made.note(event, id(event.module.weight))
 
+    @when_sampled
     def before_backward(self, event: Backward) -> None:
         if event.step > 0 or not event.sampled or event.loss.grad_fn is None or self.walks >= WALKS:
             return
@@ -95,6 +96,7 @@ class WeightInit(Watch):
         if constant is None and len(self.marks) < 8:
             self.marks.append((weakref.ref(tensor), float(tensor.detach().double().sum())))
 
+    @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
         if not event.sampled or event.step < JUDGED_FROM:
             return

@@ -1,0 +1,271 @@
+"""Small agents, written the usual ways, each with the faults that the tests of watches switch on."""
+
+# mypy: disable-error-code="no-untyped-call"
+# torch leaves Tensor.backward without types, and these loops call little else.
+
+from __future__ import annotations
+
+import copy
+import random
+from collections import deque
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.distributions import Categorical
+
+LENGTH, GAMMA = 8, 0.97
+
+
+class Corridor:
+    """Walk to the door at the right end. Knows one flag only."""
+
+    def __init__(self, seed: int = 1, fixed: int = 0) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+        self.fixed = fixed  # the flag then comes after so many steps, wherever the walk is
+
+    def reset(self) -> torch.Tensor:
+        self.position, self.steps = int(torch.randint(0, LENGTH - 1, (1,), generator=self.generator)), 0
+        return self.observe()
+
+    def observe(self) -> torch.Tensor:
+        return F.one_hot(torch.tensor(self.position), LENGTH).float()
+
+    def step(self, action: int) -> tuple[torch.Tensor, float, bool]:
+        self.steps += 1
+        self.position = min(max(self.position + (1 if action == 1 else -1), 0), LENGTH - 1)
+        at_door = self.position == LENGTH - 1
+        done = self.steps >= self.fixed if self.fixed else at_door
+        return self.observe(), 1.0 if at_door else -0.02, done
+
+
+class Drift(gym.Env[Any, Any]):
+    """A point that drifts; falling off either side ends the episode, and so does a time limit."""
+
+    observation_space = gym.spaces.Box(-2.0, 2.0, (3,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, limit: int = 30, unit: float = 1.0) -> None:
+        self.limit, self.unit = limit, unit
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, options=options)
+        self.x, self.v, self.t = float(self.np_random.uniform(-0.5, 0.5)), 0.0, 0
+        return self._observe(), {}
+
+    def _observe(self) -> Any:
+        return np.array([self.x * self.unit, self.v, self.x * self.v], np.float32)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.v += 0.05 * (2 * int(action) - 1) + float(self.np_random.normal(0, 0.03))
+        self.x += self.v
+        self.t += 1
+        terminated = abs(self.x) > 1.0
+        truncated = self.t >= self.limit and not terminated
+        return self._observe(), 1.0 - abs(self.x), terminated, truncated, {}
+
+
+def state_of(one: nn.Module, other: nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+    """Everything that a run leaves behind, random states included."""
+    held = [tensor.tolist() for module in (one, other) for tensor in module.state_dict().values()]
+    numpy_state: Any = np.random.get_state()
+    return held, str(optimizer.state_dict()), torch.get_rng_state().tolist(), random.getstate(), str(numpy_state)
+
+
+def networks(inputs: int, outputs: int = 2, width: int = 16) -> tuple[nn.Sequential, nn.Sequential]:
+    actor = nn.Sequential(nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, outputs))
+    critic = nn.Sequential(nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, 1))
+    return actor, critic
+
+
+def actor_critic(
+    mask: bool = True,
+    sign: float = -1.0,
+    detach: bool = True,
+    written_out: bool = False,
+    maximize: bool = False,
+    fixed: int = 0,
+    rate: float = 3e-3,
+    updates: int = 40,
+) -> Any:
+    """One-step targets on the corridor."""
+    torch.manual_seed(0)
+    env = Corridor(fixed=fixed)
+    actor, critic = networks(LENGTH)
+    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=rate, maximize=maximize)
+    state = env.reset()
+    for _ in range(updates):
+        states, actions, rewards, following, dones = [], [], [], [], []
+        for _ in range(16):
+            with torch.no_grad():
+                action = Categorical(logits=actor(state)).sample()
+            after, reward, done = env.step(int(action))
+            states.append(state)
+            actions.append(action)
+            rewards.append(reward)
+            following.append(after)
+            dones.append(float(done))
+            state = env.reset() if done else after
+        paid, over = torch.tensor(rewards), torch.tensor(dones)
+        with torch.no_grad():
+            target = paid + GAMMA * (1 - over if mask else 1.0) * critic(torch.stack(following)).squeeze(1)
+        values = critic(torch.stack(states)).squeeze(1)
+        advantage = target - values
+        policy = Categorical(logits=actor(torch.stack(states)))
+        weights = advantage.detach() if detach else advantage
+        policy_loss = sign * (policy.log_prob(torch.stack(actions)) * weights).mean()
+        value_loss = (values - target).pow(2).mean() if written_out else F.mse_loss(values, target)
+        loss = policy_loss + 0.5 * value_loss - 0.01 * policy.entropy().mean()
+        if maximize:
+            loss = -loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return state_of(actor, critic, optimizer)
+
+
+def dqn(
+    mask: bool = True,
+    target: str = "copy",
+    reward_of: str = "own",
+    limit_ends: bool = False,
+    limit: int = 30,
+    unit: float = 1.0,
+    updates: int = 60,
+) -> Any:
+    """Q-learning from a replay buffer on the drifting point."""
+    random.seed(0)
+    torch.manual_seed(0)
+    env = Drift(limit, unit)
+    online = networks(3)[0]
+    target_network = online if target == "same" else copy.deepcopy(online)
+    optimizer = torch.optim.Adam(online.parameters(), lr=1e-3)
+    buffer: deque[tuple[Any, Any, int, float, float]] = deque(maxlen=3000)
+    obs, _ = env.reset(seed=0)
+    last_reward = 0.0
+    for step in range(200 + updates):
+        action = random.randrange(2)
+        following, reward, terminated, truncated, _ = env.step(action)
+        kept = reward if reward_of == "own" else last_reward
+        last_reward = reward
+        buffer.append((obs, following, action, kept, float(terminated or (truncated and limit_ends))))
+        obs = following
+        if terminated or truncated:
+            obs, _ = env.reset()
+        if step < 200:
+            continue
+        picked = random.sample(buffer, 64)
+        b_obs, b_next = (torch.from_numpy(np.stack([row[i] for row in picked])) for i in (0, 1))
+        b_action = torch.tensor([row[2] for row in picked])
+        b_reward, b_done = (torch.tensor([row[i] for row in picked], dtype=torch.float32) for i in (3, 4))
+        with torch.no_grad():
+            best = target_network(b_next).max(1).values
+        aim = b_reward + GAMMA * best * (1 - b_done if mask else 1.0)
+        q = online(b_obs).gather(1, b_action[:, None]).squeeze(1)
+        loss = F.smooth_l1_loss(q, aim)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if target in ("copy", "every") and step % (1 if target == "every" else 25) == 0:
+            target_network.load_state_dict(online.state_dict())
+    return state_of(online, target_network, optimizer)
+
+
+def ppo(mask: bool = True, sign: float = 1.0, scale: float = 1.0, rate: float = 1e-3, updates: int = 3) -> Any:
+    """Lambda returns over rollouts of four environments side by side, in shuffled minibatches."""
+    np.random.seed(0)
+    torch.manual_seed(0)
+    at_once = gym.vector.AutoresetMode.SAME_STEP
+    envs: Any = gym.vector.SyncVectorEnv([lambda: Drift(200)] * 4, autoreset_mode=at_once)
+    actor, critic = networks(3)
+    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=rate)
+    obs = torch.from_numpy(envs.reset(seed=0)[0])
+    for _ in range(updates):
+        held: dict[str, list[torch.Tensor]] = {
+            name: [] for name in ("obs", "actions", "logs", "values", "rewards", "ends")
+        }
+        for _ in range(32):
+            with torch.no_grad():
+                policy = Categorical(logits=actor(obs))
+                action = policy.sample()
+                held["values"].append(critic(obs).flatten())
+            following, reward, terminated, truncated, _ = envs.step(action.numpy())
+            held["obs"].append(obs)
+            held["actions"].append(action)
+            held["logs"].append(policy.log_prob(action))
+            held["rewards"].append(torch.from_numpy(reward * scale).float())
+            held["ends"].append(torch.from_numpy(terminated | truncated).float())
+            obs = torch.from_numpy(following)
+        roll = {name: torch.stack(items) for name, items in held.items()}
+        with torch.no_grad():
+            then, running = critic(obs).flatten(), torch.zeros(4)
+            advantages = torch.zeros_like(roll["rewards"])
+            for t in reversed(range(32)):
+                going = 1 - roll["ends"][t] if mask else 1.0
+                delta = roll["rewards"][t] + GAMMA * then * going - roll["values"][t]
+                running = delta + GAMMA * 0.9 * going * running
+                advantages[t], then = running, roll["values"][t]
+        targets = (advantages + roll["values"]).flatten()
+        flat = {name: items.flatten(0, 1) for name, items in roll.items()}
+        advantages = advantages.flatten()
+        for _ in range(2):
+            order = np.random.permutation(128)
+            for part in np.split(order, 4):
+                log = Categorical(logits=actor(flat["obs"][part])).log_prob(flat["actions"][part])
+                ratio = (log - flat["logs"][part]).exp()
+                weights = (advantages[part] - advantages[part].mean()) / (advantages[part].std() + 1e-8)
+                clipped = torch.clamp(ratio, 0.8, 1.2)
+                policy_loss = -sign * torch.min(ratio * weights, clipped * weights).mean()
+                value_loss = ((critic(flat["obs"][part]).view(-1) - targets[part]) ** 2).mean()
+                optimizer.zero_grad()
+                (policy_loss + 0.5 * value_loss).backward()
+                optimizer.step()
+    envs.close()
+    return state_of(actor, critic, optimizer)
+
+
+def reinforce(sign: float = -1.0, updates: int = 12) -> None:
+    """Policy gradient on whole episodes, without a value function."""
+    torch.manual_seed(0)
+    env = Drift()
+    actor, _ = networks(3)
+    optimizer = torch.optim.Adam(actor.parameters(), lr=1e-3)
+    for update in range(updates):
+        obs, _ = env.reset(seed=update)
+        logs: list[torch.Tensor] = []
+        rewards: list[float] = []
+        done = False
+        while not done:
+            policy = Categorical(logits=actor(torch.from_numpy(obs)))
+            action = policy.sample()
+            logs.append(policy.log_prob(action))
+            obs, reward, terminated, truncated, _ = env.step(action.item())
+            rewards.append(reward)
+            done = terminated or truncated
+        total = 0.0
+        returns: list[float] = []
+        for reward in reversed(rewards):
+            total = reward + GAMMA * total
+            returns.insert(0, total)
+        gains = torch.tensor(returns)
+        gains = (gains - gains.mean()) / (gains.std() + 1e-8)
+        loss = sign * (torch.stack(logs) * gains).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def supervised(steps: int = 12) -> None:
+    """No environment at all."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        x = torch.randn(16, 4)
+        loss = F.mse_loss(model(x).squeeze(1), x.sum(1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()

@@ -1,0 +1,206 @@
+"""The watches on networks that solve an equation: raw units, parameters that stick, and what only looks alike."""
+
+# mypy: disable-error-code="no-untyped-call"
+# torch leaves Tensor.backward without types, and these loops call little else.
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from loops_training import Loop, answers, text_at
+from torch import nn
+
+from clew.app.domain import domain_seen
+from clew.case.weigh import Subject, weigh
+from clew.knowledge import load
+from clew.observe.collect import clues_of, processes
+from clew.observe.hooks import watching
+from clew.observe.registry import all_watches
+from clew.observe.watch import Watch
+from clew.observe.watches.physical_parameter_track import PhysicalParameterTrack
+from clew.observe.watches.physical_units import PhysicalUnits
+from clew.observe.watches.residual_scale import ResidualScale
+
+WATCHES: list[type[Watch]] = [PhysicalParameterTrack, PhysicalUnits, ResidualScale]
+
+
+def solution(inputs: int = 2, width: int = 16) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 1))
+
+
+def derivative(u: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)[0]
+
+
+def heat(
+    length: float = 1.0,
+    duration: float = 1.0,
+    start: float = 1.0,
+    rate: float = 0.072,
+    weight: float = 1.0,
+    called: bool = False,
+    steps: int = 15,
+) -> None:
+    """A rod that cools at both ends, in whatever units."""
+    net = solution()
+    optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
+    for _ in range(steps):
+        x = (torch.rand(64, 1) * length).requires_grad_()
+        t = (torch.rand(64, 1) * duration).requires_grad_()
+        u = net(torch.cat([x, t], 1))
+        residual = derivative(u, t) - rate * derivative(derivative(u, x), x)
+        x0 = torch.rand(32, 1) * length
+        wanted = start * torch.sin(math.pi * x0 / length)
+        first = net(torch.cat([x0, torch.zeros_like(x0)], 1))
+        if called:
+            loss = F.mse_loss(residual, torch.zeros_like(residual)) + weight * F.mse_loss(first, wanted)
+        else:
+            loss = residual.pow(2).mean() + weight * ((first - wanted) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+RAW: dict[str, Any] = {"length": 0.1, "duration": 60.0, "start": 400.0, "rate": 1.2e-5}
+
+
+def decay(bound: bool = False, pull: float = 0.0, steps: int = 240) -> None:
+    """u' = -k u with k to be found beside the network."""
+    net = solution(1)
+    k = nn.Parameter(torch.tensor(0.5))
+    optimizer = torch.optim.Adam([*net.parameters(), k], lr=1e-2)
+    grid = torch.linspace(0, 1, 32)[:, None]
+    for _ in range(steps):
+        t = grid.clone().requires_grad_()
+        u = net(t)
+        residual = derivative(u, t) + k * u
+        loss = residual.pow(2).mean() + (u - torch.exp(-2 * grid)).pow(2).mean() + pull * k.abs()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if bound:
+            with torch.no_grad():
+                k.clamp_(0.0, 0.9)
+
+
+def gradient_penalty(norm: bool = True, steps: int = 6) -> None:
+    """A critic and a generator on points of a plane: derivatives by the inputs, and no equation."""
+    torch.manual_seed(0)
+    critic, generator = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)), nn.Linear(2, 2)
+    optimizers = [torch.optim.Adam(model.parameters(), lr=1e-3) for model in (critic, generator)]
+    for _ in range(steps):
+        real, fake = 300 * torch.randn(32, 2), generator(torch.randn(32, 2))
+        between = (0.5 * real + 0.5 * fake.detach()).requires_grad_()
+        slope = torch.autograd.grad(critic(between).sum(), between, create_graph=True)[0]
+        penalty = ((slope.norm(2, dim=1) - 1) ** 2).mean() if norm else slope.pow(2).sum(1).mean()
+        loss = critic(fake.detach()).mean() - critic(real).mean() + 10 * penalty
+        optimizers[0].zero_grad()
+        loss.backward()
+        optimizers[0].step()
+        optimizers[1].zero_grad()
+        (-critic(fake).mean()).backward()
+        optimizers[1].step()
+
+
+def meta_learning(steps: int = 6) -> None:
+    """Derivatives by parameters, of which the outer loss is made."""
+    torch.manual_seed(0)
+    weight = nn.Parameter(torch.zeros(3, 1))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    for _ in range(steps):
+        x = torch.randn(16, 3)
+        inner = ((x @ weight - x.sum(1, keepdim=True)) ** 2).mean()
+        (slope,) = torch.autograd.grad(inner, [weight], create_graph=True)
+        loss = ((x @ (weight - 0.1 * slope) - x.sum(1, keepdim=True)) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_raw_units_are_seen(tmp_path: Path, called: bool) -> None:
+    found = answers(tmp_path, partial(heat, **RAW, called=called), *WATCHES)
+    assert found["physical_units"]["outcome"] == "raw"
+    assert found["residual_scale"]["outcome"] == "apart"
+    assert "backward" in text_at(found["physical_units"])
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        heat,
+        partial(heat, called=True),
+        partial(heat, weight=10.0),
+        partial(heat, duration=3.0, start=2.0),
+    ],
+)
+def test_units_of_order_one_are_in_order(tmp_path: Path, loop: Loop) -> None:
+    found = answers(tmp_path, loop, *WATCHES)
+    assert found["physical_units"]["outcome"] == "of_order_one"
+    assert found["residual_scale"]["outcome"] == "comparable"
+
+
+def test_terms_that_weights_balance_are_no_fault(tmp_path: Path) -> None:
+    """Raw units, but as the terms enter the loss they are alike."""
+    loop = partial(heat, **{**RAW, "weight": 1e-8})
+    assert answers(tmp_path, loop, PhysicalUnits)["physical_units"]["outcome"] == "of_order_one"
+
+
+@pytest.mark.parametrize(
+    "loop", [gradient_penalty, partial(gradient_penalty, norm=False), meta_learning], ids=["norm", "square", "meta"]
+)
+def test_other_derivatives_make_no_equation(tmp_path: Path, loop: Loop) -> None:
+    with watching(tmp_path, WATCHES) as recorder:
+        loop()
+        recorder.checkpoint(final=True)
+    assert all("unclear" in answer for answer in recorder.answers())
+    (part,) = processes(str(tmp_path))
+    assert domain_seen(part.series) == "general"
+
+
+@pytest.mark.parametrize(
+    ("loop", "outcome"),
+    [
+        (decay, "moves"),
+        (partial(decay, bound=True), "at_zero_or_bound"),
+        (partial(decay, pull=5.0), "at_zero_or_bound"),
+        (partial(decay, steps=20), "unclear"),
+        (heat, "unclear"),
+    ],
+    ids=["free", "bound", "pulled to zero", "short", "none"],
+)
+def test_where_a_parameter_settles(tmp_path: Path, loop: Loop, outcome: str) -> None:
+    answer = answers(tmp_path, loop, PhysicalParameterTrack)["physical_parameter_track"]
+    assert answer["outcome"] == outcome, answer
+
+
+def test_the_patch_goes_when_the_watch_goes(tmp_path: Path) -> None:
+    before = torch.autograd.grad
+    with watching(tmp_path, WATCHES):
+        heat(steps=1)
+        assert torch.autograd.grad is not before
+    assert torch.autograd.grad is before
+
+
+@pytest.mark.parametrize(("loop", "cause"), [(partial(heat, **RAW), "pinn.not_nondimensional"), (heat, "")])
+def test_the_first_finding_is_the_cause(tmp_path: Path, loop: Loop, cause: str) -> None:
+    with watching(tmp_path, all_watches()[0]) as recorder:
+        loop()
+        recorder.checkpoint(final=True)
+    (part,) = processes(str(tmp_path))
+    domain = domain_seen(part.series)
+    assert domain == "pinn"
+    found = weigh(load(), clues_of(load(), part), Subject(domain, "routine"))
+    assert [finding.cause for finding in found.findings][:1] == ([cause] if cause else [])
+
+
+def test_what_somebody_said_stands() -> None:
+    assert domain_seen({("environment steps", ""): ()}, "vision") == "vision"
+    assert domain_seen({("environment steps", ""): ()}) == "rl"

@@ -1,0 +1,223 @@
+"""The watches on agents: each fires on its fault, in several kinds of agents, and all are silent on sound ones."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import loops_rl as loops
+import pytest
+import torch
+from loops_rl import Corridor, actor_critic, dqn, ppo, reinforce, supervised
+from loops_training import Loop, answers, text_at
+
+from clew.app.domain import domain_seen
+from clew.case.weigh import Subject, weigh
+from clew.knowledge import load
+from clew.observe.collect import clues_of, processes
+from clew.observe.envs import told_by
+from clew.observe.hooks import watching
+from clew.observe.registry import all_watches
+from clew.observe.watch import Watch
+from clew.observe.watches import target_network_lag
+from clew.observe.watches.advantage_detached import AdvantageDetached
+from clew.observe.watches.advantage_statistics import AdvantageStatistics
+from clew.observe.watches.entropy_trend import EntropyTrend
+from clew.observe.watches.explained_variance import ExplainedVariance
+from clew.observe.watches.kl_per_update import KlPerUpdate
+from clew.observe.watches.observation_scale import ObservationScale
+from clew.observe.watches.policy_direction import PolicyDirection
+from clew.observe.watches.reward_of_own_step import RewardOfOwnStep
+from clew.observe.watches.target_network_lag import TargetNetworkLag
+from clew.observe.watches.terminal_handling import TerminalHandling
+from clew.observe.watches.value_target_range import ValueTargetRange
+
+WATCHES: list[type[Watch]] = [
+    AdvantageDetached,
+    AdvantageStatistics,
+    EntropyTrend,
+    ExplainedVariance,
+    KlPerUpdate,
+    ObservationScale,
+    PolicyDirection,
+    RewardOfOwnStep,
+    TargetNetworkLag,
+    TerminalHandling,
+    ValueTargetRange,
+]
+
+SOUND: dict[str, Loop] = {
+    "actor-critic": actor_critic,
+    "actor-critic, loss written out": partial(actor_critic, written_out=True),
+    "actor-critic, negated and maximised": partial(actor_critic, maximize=True),
+    "actor-critic, time limit told as an end": partial(actor_critic, mask=False, fixed=12),
+    "Q-learning": dqn,
+    "Q-learning, frequent limits": partial(dqn, limit=6),
+    "Q-learning, limits as ends, rarely reached": partial(dqn, limit_ends=True, limit=200),
+    "lambda returns": ppo,
+    "lambda returns, scaled reward": partial(ppo, scale=0.1),
+    "policy gradient": reinforce,
+    "no agent": supervised,
+}
+
+FAULTY: list[tuple[Loop, type[Watch], str]] = [
+    (partial(actor_critic, mask=False), TerminalHandling, "bootstraps_over_terminal"),
+    (partial(actor_critic, mask=False, written_out=True), TerminalHandling, "bootstraps_over_terminal"),
+    (partial(dqn, mask=False), TerminalHandling, "bootstraps_over_terminal"),
+    (partial(ppo, mask=False), TerminalHandling, "bootstraps_over_terminal"),
+    (partial(ppo, mask=False, scale=0.1), TerminalHandling, "bootstraps_over_terminal"),
+    (partial(dqn, limit_ends=True, limit=6), TerminalHandling, "truncation_as_terminal"),
+    (partial(actor_critic, sign=1.0), PolicyDirection, "against"),
+    (partial(ppo, sign=-1.0), PolicyDirection, "against"),
+    (partial(reinforce, sign=1.0), PolicyDirection, "against"),
+    (partial(actor_critic, detach=False), AdvantageDetached, "carries_gradient"),
+    (partial(actor_critic, detach=False), AdvantageStatistics, "carries_gradient"),
+    (partial(dqn, reward_of="previous"), RewardOfOwnStep, "neighbour"),
+    (partial(dqn, target="same"), TargetNetworkLag, "same_network"),
+    (partial(dqn, target="every"), TargetNetworkLag, "same_network"),
+    (partial(ppo, scale=1000.0), ValueTargetRange, "outside"),
+    (partial(dqn, unit=1000.0), ObservationScale, "raw"),
+    (partial(ppo, rate=0.1), KlPerUpdate, "spike"),
+    (partial(actor_critic, rate=1e-7, updates=210), EntropyTrend, "flat"),
+    (partial(actor_critic, rate=0.1, updates=210), EntropyTrend, "collapsed"),
+    (partial(ppo, rate=1e-7, updates=20), ExplainedVariance, "low"),
+]
+
+
+@pytest.mark.parametrize(("loop", "watch", "outcome"), FAULTY)
+def test_faults_are_seen(tmp_path: Path, loop: Loop, watch: type[Watch], outcome: str) -> None:
+    answer = answers(tmp_path, loop, watch)[watch.test]
+    assert answer["outcome"] == outcome, answer
+    assert answer["where"] or watch in (KlPerUpdate, EntropyTrend)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_agents_raise_no_alarm(tmp_path: Path, name: str) -> None:
+    kinds = {test: {each.name: each.kind for each in held.outcomes} for test, held in load().tests.items()}
+    for test, answer in answers(tmp_path, SOUND[name], *WATCHES).items():
+        assert kinds[test].get(answer["outcome"], "unclear") != "seen", (test, answer)
+
+
+@pytest.mark.parametrize(
+    ("loop", "watch", "outcome"),
+    [
+        (actor_critic, TerminalHandling, "right"),
+        (dqn, TerminalHandling, "right"),
+        (ppo, TerminalHandling, "right"),
+        (dqn, TargetNetworkLag, "lags"),
+        (actor_critic, PolicyDirection, "along"),
+        (ppo, PolicyDirection, "along"),
+        (reinforce, PolicyDirection, "along"),
+        (actor_critic, AdvantageDetached, "detached"),
+        (dqn, RewardOfOwnStep, "own"),
+        (dqn, ValueTargetRange, "inside"),
+        (actor_critic, ObservationScale, "normalised"),
+    ],
+)
+def test_what_is_in_order_is_said(tmp_path: Path, loop: Loop, watch: type[Watch], outcome: str) -> None:
+    assert answers(tmp_path, loop, watch)[watch.test]["outcome"] == outcome
+
+
+def test_without_an_environment_nothing_is_said(tmp_path: Path) -> None:
+    found = answers(tmp_path, supervised, *WATCHES)
+    assert {answer["outcome"] for answer in found.values()} == {"unclear"}
+    assert "no environment" in found["terminal_handling"]["unclear"]
+
+
+def test_a_flag_that_always_comes_after_as_many_steps_may_be_a_time_limit(tmp_path: Path) -> None:
+    answer = answers(tmp_path, partial(actor_critic, mask=False, fixed=12), TerminalHandling)["terminal_handling"]
+    assert answer["outcome"] == "unclear"
+
+
+def test_a_target_that_is_never_refreshed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = partial(dqn, target="frozen", updates=160)
+    assert answers(tmp_path / "a", loop, TargetNetworkLag)["target_network_lag"]["outcome"] == "unclear"
+    monkeypatch.setattr(target_network_lag, "LONG", 100)
+    answer = answers(tmp_path / "b", loop, TargetNetworkLag)["target_network_lag"]
+    assert answer["outcome"] == "never_updated"
+    assert "target_network(b_next)" in text_at(answer)
+
+
+@pytest.mark.parametrize("loop", [actor_critic, dqn, ppo])
+def test_nothing_changes(tmp_path: Path, loop: Loop) -> None:
+    """Parameters, optimiser and all random states, to the bit."""
+    bare = loop()
+    with watching(tmp_path, all_watches()[0]):
+        seen = loop()
+    assert seen == bare
+
+
+def test_environments_are_left_as_they_were(tmp_path: Path) -> None:
+    step, log_prob = Corridor.step, torch.distributions.Categorical.log_prob
+    with watching(tmp_path, WATCHES):
+        actor_critic(updates=2)
+        assert Corridor.step is not step
+    assert Corridor.step is step
+    assert torch.distributions.Categorical.log_prob is log_prob
+
+
+class Counter:
+    """Has a step that takes something, and is no environment."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def step(self, amount: int) -> int:
+        self.count += amount
+        return self.count
+
+
+def test_what_only_looks_like_an_environment(tmp_path: Path) -> None:
+    def loop() -> None:
+        counter = Counter()
+        supervised()
+        assert [counter.step(1) for _ in range(5)] == [1, 2, 3, 4, 5]
+        supervised()
+        assert counter.step(1) == 6
+
+    assert answers(tmp_path, loop, TerminalHandling)["terminal_handling"]["outcome"] == "unclear"
+
+
+@pytest.mark.parametrize(
+    "result",
+    [None, 3, (1, 2), ([1.0], True, False), ([1.0], 1.0, "no"), (None, 1.0, True), ([1.0], float("nan"), True)],
+)
+def test_no_step_of_an_environment(result: Any) -> None:
+    assert told_by(result) is None
+
+
+def test_an_exception_of_an_environment_passes_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(env: Corridor, action: int) -> Any:
+        raise ValueError(f"no such action: {action} at {env.position}")
+
+    monkeypatch.setattr(loops.Corridor, "step", broken)
+    with watching(tmp_path, WATCHES), pytest.raises(ValueError, match="no such action"):
+        actor_critic(updates=1)
+
+
+CAUSES: list[tuple[Loop, str]] = [
+    (partial(actor_critic, mask=False), "rl.terminal_bootstrap"),
+    (partial(dqn, mask=False), "rl.terminal_bootstrap"),
+    (partial(ppo, mask=False), "rl.terminal_bootstrap"),
+    (partial(dqn, limit_ends=True, limit=6), "rl.truncation_as_terminal"),
+    (partial(ppo, sign=-1.0), "rl.policy_gradient_sign"),
+    (partial(actor_critic, detach=False), "rl.advantage_wrong"),
+    (partial(dqn, target="same"), "rl.target_network"),
+    (partial(dqn, reward_of="previous"), "rl.misaligned_transition"),
+    (actor_critic, ""),
+    (dqn, ""),
+    (ppo, ""),
+]
+
+
+@pytest.mark.parametrize(("loop", "cause"), CAUSES)
+def test_the_first_finding_is_the_cause(tmp_path: Path, loop: Loop, cause: str) -> None:
+    with watching(tmp_path, all_watches()[0]) as recorder:
+        loop()
+        recorder.checkpoint(final=True)
+    (part,) = processes(str(tmp_path))
+    domain = domain_seen(part.series)
+    assert domain == "rl"
+    found = weigh(load(), clues_of(load(), part), Subject(domain, "routine"))
+    assert [finding.cause for finding in found.findings][:1] == ([cause] if cause else [])
