@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from clew.app.curves import curve_clues
+from clew.app.domain import domain_seen
 from clew.app.examine import NONE, Exams, captures, examine, forget
 from clew.app.files import data_files
 from clew.app.files import to_json as files_json
@@ -14,6 +15,7 @@ from clew.app.repeat import repeat
 from clew.archive import code, runs
 from clew.archive.model import PAGE, REPORT, Run
 from clew.case.clues import join
+from clew.case.verdict import Verdict
 from clew.knowledge.base import load
 from clew.observe.collect import Process, clues_of, processes, rank_clues
 from clew.observe.launch import Ended, command_for, launch
@@ -25,7 +27,10 @@ from clew.report.run_page import DataFile, RunFacts
 from clew.report.view import CaseView, view
 from clew.report.view import to_json as case_json
 
-NOT_DRAWN = ("row digest", "rows per epoch", "loader trained", "fingerprint", "classes", "loss function", "epoch")
+NOT_DRAWN = (
+    "row digest", "rows per epoch", "loader trained", "fingerprint", "classes", "loss function", "epoch",
+    "environment steps", "input derivatives",
+)  # fmt: skip
 """Series whose names begin so serve to compare processes or to read the curves, and mean nothing to the eye."""
 MOST_NEXT = 5
 BUDGET = 60.0
@@ -70,6 +75,8 @@ def run(words: list[str], module: str, launcher: bool, options: Options) -> Done
     ended = launch(command, held.folder, options.steps, options.sample, tick, capture)
     sweep(held.folder)
     parts = processes(held.folder)
+    if parts:
+        domain = domain_seen(parts[0].series, domain)
     code.snapshot(held, sources(held))
     files = data_files(held)
     more = []
@@ -86,8 +93,21 @@ def run(words: list[str], module: str, launcher: bool, options: Options) -> Done
         done = done._replace(exams=found, seen=seen_in(parts, held, script, domain, more))
     if not options.keep_capture:
         forget(held)
+    done = done._replace(seen=_sobered(done))
     keep(done)
     return done
+
+
+def _sobered(done: Done) -> CaseView:
+    """A run that made no step, or that an error ended, has not shown that it is healthy."""
+    steps = steps_of(done.parts)
+    if done.seen.verdict.word != "healthy" or (steps and (not done.ended.status or done.ended.signal)):
+        return done.seen
+    if not steps:
+        says = "No optimiser step was seen, so nothing can be said about the training."
+    else:
+        says = f"Nothing odd was seen before the script ended with status {done.ended.status} after {steps} steps."
+    return done.seen._replace(verdict=Verdict("undecided", says))
 
 
 def keep(done: Done) -> None:

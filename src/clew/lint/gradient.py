@@ -240,6 +240,10 @@ class _Cutter:
         """A tensor built anew is a leaf. That is a fault when what it is built from had been computed."""
         if not node.args:
             return Cut("constant", node)
+        if self.script.dotted(node.func) == "torch.as_tensor" and not isinstance(node.args[0], ast.List | ast.Tuple):
+            # Of a tensor it hands back that tensor, with its history.
+            inner = self.cut(node.args[0], where)
+            return Cut("wrapped", node) if inner is not None and inner.reason in ("item", "numpy", "detach") else inner
         return Cut("wrapped", node) if computed(self.script, node.args[0], where) else Cut("number", node)
 
 

@@ -193,7 +193,7 @@ class Session:
 
     def _keep(self, taper: Any) -> None:
         taper.finish()
-        if taper.why and taper.tape is None and taper.recorder.models:
+        if taper.folder and taper.why and taper.tape is None and taper.recorder.models:
             self.trouble(f"no training step could be kept for exams: {taper.why}")
 
     def write_sources(self) -> None:

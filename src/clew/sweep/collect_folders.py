@@ -57,6 +57,6 @@ def read_events(path: str, scalars: Scalars, since: float = 0.0) -> Collected:
             continue
         below = os.path.relpath(folder, path)
         config = {**settings_in(below), **_hparams(folder)}
-        group = os.path.basename(os.path.abspath(path)) if below == "." else os.path.dirname(below)
+        group = os.path.dirname(below) or os.path.basename(os.path.abspath(path))
         runs.append(Found(below, folder, group, "finished", "", updated, config, tuple(points)))
     return Collected(tuple(runs), tuple(remarks))

@@ -17,6 +17,7 @@ from clew.sweep.trend import ranks
 
 Numbers = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+FIRST, MANY_DRAWS = 199, 1999
 FAR = 10.0
 """A value this many robust standard deviations below the others is set apart."""
 
@@ -117,8 +118,11 @@ def _medians(table: Numbers) -> Numbers:
     return np.array([np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else 0.0 for row in table])
 
 
-def decide(results: Numbers, crashed: Flags, seed: int = 0) -> Decided:
-    """Seeds x values: NaN where a run crashed (then `crashed`) or is missing."""
+def decide(results: Numbers, crashed: Flags, seed: int = 0, many: bool = False) -> Decided:
+    """Seeds x values: NaN where a run crashed (then `crashed`) or is missing.
+
+    `many`: one of very many tables, so the test ends early where nothing stands out and nothing is bootstrapped.
+    """
     apart = far_below(results, crashed)
     kept = [v for v in range(results.shape[1]) if v not in apart]
     there = np.isfinite(results) | crashed
@@ -132,25 +136,34 @@ def decide(results: Numbers, crashed: Flags, seed: int = 0) -> Decided:
     adjusted = np.full(results.shape[1], np.nan)
     test = None
     if enough and len(kept) > 1:
-        test = _test(results[:, kept], crashed[:, kept], paired, seed)
+        test = _test(results[:, kept], crashed[:, kept], paired, seed, many)
         p[kept], adjusted[kept] = test.p, test.adjusted
         if apart:
-            whole = _test(results, crashed, paired, seed)
+            whole = _test(results, crashed, paired, seed, many)
             p[list(apart)] = [whole.p[v] for v in apart]
             adjusted[list(apart)] = [whole.adjusted[v] for v in apart]
     z, t = np.full(results.shape[1], np.nan), np.full(results.shape[1], np.nan)
     z[kept], t[kept] = plain_recipe(results[:, kept])
     rows = [
-        _row(results, crashed, there, v, [u for u in kept if u != v], paired, seed, (z[v], t[v], p[v], adjusted[v]))
+        _row(
+            results,
+            crashed,
+            there,
+            v,
+            [u for u in kept if u != v],
+            paired,
+            None if many else seed,
+            (z[v], t[v], p[v], adjusted[v]),
+        )
         for v in range(results.shape[1])
     ]
     return Decided(tuple(rows), apart, ranked, paired, test)
 
 
-def _test(results: Numbers, crashed: Flags, paired: bool, seed: int) -> Permuted:
+def _test(results: Numbers, crashed: Flags, paired: bool, seed: int, many: bool) -> Permuted:
     table = aligned_ranks(results, crashed) if crashed.any() else results
     if paired:
-        return within_seeds(table[(~np.isnan(table)).sum(1) > 1], seed)
+        return within_seeds(table[(~np.isnan(table)).sum(1) > 1], seed, *((MANY_DRAWS, FIRST) if many else ()))
     if crashed.any():
         flat = np.where(crashed, np.nanmin(results) - 1.0 if np.isfinite(results).any() else 0.0, results)
         table = np.full(results.shape, np.nan)
@@ -165,7 +178,7 @@ def _row(
     v: int,
     others: list[int],
     paired: bool,
-    seed: int,
+    seed: int | None,
     tested: tuple[float, float, float, float],
 ) -> OfValue:
     own = results[:, v]
@@ -187,8 +200,8 @@ def _row(
         tested[1],
         float(lead.mean()) if len(lead) else _unpaired_lead(results, v, others),
         t_interval(lead) if several else NONE,
-        bootstrap_t(lead, seed) if several else NONE,
-        bca(lead, seed) if several else NONE,
+        bootstrap_t(lead, seed) if several and seed is not None else NONE,
+        bca(lead, seed) if several and seed is not None else NONE,
         wins / met if met else math.nan,
         wilson(wins, met) if met > 1 else NONE,
         tested[2],
@@ -205,13 +218,9 @@ def _unpaired_lead(results: Numbers, v: int, others: list[int]) -> float:
 def _wins(results: Numbers, crashed: Flags, there: Flags, v: int, others: list[int]) -> tuple[float, int]:
     """Seeds in which the value beats the mean of the others, and seeds in which it met any. A crash loses to all."""
     low = np.where(crashed, -np.inf, results)
-    wins, met = 0.0, 0
-    for row in np.flatnonzero(there[:, v]):
-        rest = low[row, others][there[row, others]]
-        if not len(rest):
-            continue
-        met += 1
-        finite = rest[np.isfinite(rest)]
-        bar = float(finite.mean()) if len(finite) else -math.inf
-        wins += improvement(np.array([low[row, v]]), np.array([bar]))
-    return wins, met
+    rest = np.where(there[:, others] & ~crashed[:, others], results[:, others], np.nan)
+    met = there[:, v] & there[:, others].any(1)
+    count = np.isfinite(rest).sum(1)
+    # Where all the others crashed, anything that finished beats them.
+    bar = np.where(count > 0, np.nansum(rest, 1) / np.maximum(count, 1), -np.inf)
+    return improvement(low[met, v], bar[met]) * int(met.sum()) if met.any() else 0.0, int(met.sum())

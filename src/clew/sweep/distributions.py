@@ -5,6 +5,7 @@ them against scipy.
 """
 
 import math
+from functools import lru_cache
 from statistics import NormalDist
 
 NORMAL = NormalDist()
@@ -50,6 +51,7 @@ def t_two_sided(t: float, df: float) -> float:
     return beta_inc(df / 2.0, 0.5, df / (df + t * t))
 
 
+@lru_cache(maxsize=4096)
 def t_quantile(p: float, df: float) -> float:
     """The value that a t stays below with probability p."""
     if not 0.0 < p < 1.0 or df <= 0:

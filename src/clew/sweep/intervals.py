@@ -16,6 +16,7 @@ Numbers = NDArray[np.float64]
 Interval = tuple[float, float]
 NONE: Interval = (math.nan, math.nan)
 RESAMPLES = 4999
+LEAST_FOR_BCA = 20
 
 
 def t_interval(values: Numbers, level: float = 0.95) -> Interval:
@@ -43,9 +44,9 @@ def bootstrap_t(values: Numbers, seed: int, level: float = 0.95, resamples: int 
 
 
 def bca(values: Numbers, seed: int, level: float = 0.95, resamples: int = RESAMPLES) -> Interval:
-    """Bias-corrected and accelerated bootstrap of the mean (Efron 1987). Wants five values or more."""
+    """Bias-corrected and accelerated bootstrap of the mean (Efron 1987), from twenty values on: at five it covers 84 % for 95 %."""
     n = len(values)
-    if n < 5 or float(values.std()) == 0.0:
+    if n < LEAST_FOR_BCA or float(values.std()) == 0.0:
         return NONE
     means = values[np.random.default_rng(seed).integers(0, n, (resamples, n))].mean(1)
     below = float(((means < values.mean()) + 0.5 * (means == values.mean())).mean())

@@ -18,6 +18,7 @@ from clew.sweep.verdicts import Facts, verdict
 from clew.sweep.warn import group_warnings, warnings
 
 MOST_VALUES = 1000
+MANY_GROUPS = 50
 
 
 class Judged(NamedTuple):
@@ -33,8 +34,12 @@ def judge(table: Table, request: Request) -> SweepView:
     goal, why = goal_of(request, metric)
     notes = list(runs.notes)
     groups = []
-    for name, part in _groups(runs):
-        groups.append(_group(name, part, request, 1.0 if goal == "max" else -1.0))
+    parts = _groups(runs)
+    many = len(parts) > MANY_GROUPS
+    if many:
+        notes.append(f"{len(parts)} groups: bootstrap intervals are left out; judge one with --group to have them.")
+    for name, part in parts:
+        groups.append(_group(name, part, request, 1.0 if goal == "max" else -1.0, many))
     judged = sum(len(group.params) for group in groups)
     if not judged:
         raise ClewError(_nothing(runs, request))
@@ -63,9 +68,9 @@ def _groups(runs: Runs) -> list[tuple[str, Runs]]:
     return found
 
 
-def _group(name: str, runs: Runs, request: Request, sign: float) -> GroupView:
+def _group(name: str, runs: Runs, request: Request, sign: float, many: bool) -> GroupView:
     asked = _asked(runs, request)
-    params = tuple(_param(runs, param, request, sign) for param in asked)
+    params = tuple(_param(runs, param, request, sign, many) for param in asked)
     seeds = runs.table.columns[runs.roles.seed].codes if runs.roles.seed else np.arange(runs.table.rows)
     return GroupView(
         name, runs.table.rows, len(np.unique(seeds)), int(runs.crashed.sum()), params, group_warnings(runs)
@@ -79,13 +84,13 @@ def _asked(runs: Runs, request: Request) -> list[str]:
     return found
 
 
-def judge_param(runs: Runs, param: str, sign: float, seed: int) -> Judged:
+def judge_param(runs: Runs, param: str, sign: float, seed: int, many: bool = False) -> Judged:
     held = cells(runs, param)
     if len(held.values) > MOST_VALUES:
         raise ClewError(
             f"{param} has {len(held.values)} values; up to {MOST_VALUES} can be compared. Is it a setting at all?"
         )
-    decided = decide(sign * held.results, held.crashed, seed)
+    decided = decide(sign * held.results, held.crashed, seed, many)
     numeric = [value for value in held.values if isinstance(value, int | float) and not isinstance(value, bool)]
     found = None
     if len(numeric) == len(held.values):
@@ -95,8 +100,8 @@ def judge_param(runs: Runs, param: str, sign: float, seed: int) -> Judged:
     return Judged(held, decided, found)
 
 
-def _param(runs: Runs, param: str, request: Request, sign: float) -> ParamView:
-    judged = judge_param(runs, param, sign, request.seed)
+def _param(runs: Runs, param: str, request: Request, sign: float, many: bool) -> ParamView:
+    judged = judge_param(runs, param, sign, request.seed, many)
     held, decided = judged.cells, judged.decided
     held = held._replace(
         confounded=tuple(map(shown, held.confounded)), crossed=tuple(map(shown, held.crossed)), param=shown(param)

@@ -51,7 +51,8 @@ def verdict(facts: Facts) -> Said:
     row = facts.decided.rows[top]
     better = row.adjusted <= ALPHA and row.lead > 0
     crashes = _crashes(facts, top)
-    if crashes and (row.crashed or not better):
+    heavy = bool(crashes) and (row.crashed > 0 or not better) and _heavy(facts)
+    if heavy:
         found += crashes
     lucky = None if better else lucky_seed(facts, top)
     if lucky is not None:
@@ -66,10 +67,16 @@ def verdict(facts: Facts) -> Said:
         found.append(("multiple_comparisons", _best_of_many(facts, top)))
     else:
         found.append(("no_effect", _no_effect(facts, top)))
-    if crashes and not (row.crashed or not better):
+    if not heavy:
         found += crashes
-    void = bool(facts.cells.confounded) or (row.crashed > 0 and not better)
-    return _said(found, top if better and not void else None)
+    return _said(found, top if better and not facts.cells.confounded else None)
+
+
+def _heavy(facts: Facts) -> bool:
+    """Whether so many runs crashed that the rest cannot be taken for all: a tenth of all, or a fifth of one value."""
+    rows = [row for row in facts.decided.rows if row.n]
+    share = sum(row.crashed for row in rows) / sum(row.n for row in rows)
+    return share >= 0.1 or max(row.crashed / row.n for row in rows) >= 0.2
 
 
 def _said(found: list[tuple[str, str]], best: int | None) -> Said:

@@ -1,6 +1,7 @@
 """Warnings beside a verdict, each with its numbers."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -159,6 +160,7 @@ def _noise(table: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> float:
     return math.sqrt(float((left**2).sum()) / ((seeds - 1) * (values - 1)))
 
 
+@lru_cache(maxsize=256)
 def expected_maximum(count: int) -> float:
     """The expected largest of this many standard normal numbers, by numerical integration."""
     edges = np.linspace(-9.0, 9.0, 4001)
