@@ -1,6 +1,7 @@
 """How often `clew sweep judge` is wrong, how much it sees, and how fast it is.
 
     python bench/sweep.py errors      false alarms in pure noise, beside the plain recipe
+    python bench/sweep.py unseen      the same for shapes and noise that played no part in choosing the test
     python bench/sweep.py power       a value that is one standard deviation better, beside Welch and paired t
     python bench/sweep.py coverage    95 % intervals at five seeds
     python bench/sweep.py crashes     an equal value whose worst runs crash
@@ -58,10 +59,24 @@ def errors(tables: int) -> None:
             print(f"| {values} x {seeds} | {kind} | {ours / tables:.3f} | {plain / tables:.3f} |", flush=True)
 
 
+def unseen(tables: int) -> None:
+    print("| values x seeds | noise | clew |\n|---|---|---|")
+    for values, seeds in [(2, 9), (4, 7), (7, 4), (15, 8), (25, 12)]:
+        for kind in ("t3", "t3 unequal", "gamma", "gamma unequal"):
+            random = np.random.default_rng(99_000 + values * 100 + seeds)
+            alarms = 0
+            for index in range(tables):
+                shape = (seeds, values)
+                drawn = random.standard_t(3, shape) if kind.startswith("t3") else random.gamma(2.0, 1.0, shape) - 2.0
+                if kind.endswith("unequal"):
+                    drawn = drawn * np.linspace(0.5, 3.0, values)
+                alarms += min(within_seeds(drawn, index, DRAWS).adjusted) <= 0.05
+            print(f"| {values} x {seeds} | {kind} | {alarms / tables:.3f} |", flush=True)
+
+
 def power(tables: int) -> None:
-    print(
-        "| values x seeds | clew | plain z, t with Holm | Welch with Holm | paired t with Holm |\n|---|---|---|---|---|"
-    )
+    names = ("clew", "plain z, t with Bonferroni", "Welch with Bonferroni", "paired t with Bonferroni")
+    print(f"| values x seeds | {' | '.join(names)} |\n|---|---|---|---|---|")
     for values, seeds in [(2, 8), (3, 5), (3, 10), (5, 5), (5, 10), (10, 10), (10, 20)]:
         random = np.random.default_rng(7)
         seen = np.zeros(4)
@@ -98,7 +113,7 @@ def coverage(tables: int) -> None:
                 low, high = np.quantile(means, [0.025, 0.975])
                 found = [t_interval(held), bootstrap_t(held, index, resamples=999), bca(held, index, resamples=999)]
                 hits += [one[0] <= 0.0 <= one[1] for one in [*found, (low, high)]]
-            figures = " | ".join(f"{one / tables:.3f}" for one in hits)
+            figures = " | ".join(f"{one / tables:.3f}" if one else "not given" for one in hits)
             print(f"| {n} | {kind} difference | {figures} |", flush=True)
 
 
@@ -114,7 +129,7 @@ def crashes(tables: int) -> None:
             crashed[:, 0] = table[:, 0] < -0.4959
             table[crashed] = np.nan
             row = decide(table, crashed, index, many=True).rows[0]
-            ours += bool(row.adjusted <= 0.05 and row.lead > 0)
+            ours += bool(row.adjusted <= 0.05 and row.lean > 0)
             lead = (table[:, 0] - table[:, 1:].mean(1))[~crashed[:, 0]]
             if len(lead) > 1:
                 t = float(lead.mean() / (lead.std(ddof=1) / np.sqrt(len(lead))))
@@ -163,7 +178,7 @@ def scale(groups: int = 1000, values: int = 10, seeds: int = 100) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", nargs="*", default=["errors", "power", "coverage", "crashes", "scale"])
+    parser.add_argument("what", nargs="*", default=["errors", "unseen", "power", "coverage", "crashes", "scale"])
     parser.add_argument("--tables", type=int, default=1000)
     options = parser.parse_args()
     for name in options.what:
@@ -171,7 +186,8 @@ def main() -> None:
         if name == "scale":
             scale()
         else:
-            {"errors": errors, "power": power, "coverage": coverage, "crashes": crashes}[name](options.tables)
+            made = {"errors": errors, "unseen": unseen, "power": power, "coverage": coverage, "crashes": crashes}
+            made[name](options.tables)
 
 
 if __name__ == "__main__":

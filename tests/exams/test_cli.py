@@ -17,7 +17,7 @@ from taping import taping
 from torch import nn
 
 import clew as package
-from clew.app import exam as app
+from clew.app.times import seconds_of
 from clew.archive import runs
 from clew.archive.model import Run
 from clew.errors import ClewError
@@ -202,7 +202,7 @@ def test_a_module_that_cannot_be_imported(folder: Path, clew: Clew, text: str, s
     ("text", "value"), [("60s", 60.0), ("2m", 120.0), ("0.5h", 1800.0), ("45", 45.0), ("1.5", 1.5)]
 )
 def test_budgets_as_people_type_them(text: str, value: float) -> None:
-    assert app.seconds_of(text) == value
+    assert seconds_of(text) == value
 
 
 # --- what it shows

@@ -395,7 +395,7 @@ def test_the_worst_mistakes_are_kept(tmp_path: Path) -> None:
     model = trained(cnn(), CE(), cut(IMAGES, CLASSES), 5)
     subject = Subject(model, CE(), cut(IMAGES, (CLASSES + (torch.arange(128) % 3 == 0)) % 4))
     lab = Lab(subject)
-    lab.keep = str(tmp_path)  # type: ignore[attr-defined]
+    lab.keep = str(tmp_path)
     find_exam("confident_errors").function(lab)
     pictures_kept = list(tmp_path.rglob("*.png"))
     assert pictures_kept

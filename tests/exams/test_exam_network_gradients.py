@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from network_subjects import classes, figures, outcome, perceptron, places, seeded, why
-from scipy.optimize import approx_fprime  # type: ignore[import-untyped]
+from scipy.optimize import approx_fprime
 from torch import nn
 
 from clew.exams.checks.gradient_check import difference

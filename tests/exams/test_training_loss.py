@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from network_subjects import classes, figures, outcome, perceptron, seeded, token_loss, tokens, values, why
-from scipy.optimize import minimize  # type: ignore[import-untyped]
+from scipy.optimize import minimize
 from subjects_data import Small
 from torch import Tensor, nn
 

@@ -23,7 +23,10 @@ FAR = 10.0
 
 
 class OfValue(NamedTuple):
-    """Figures of one value; NaN and NONE where there are too few seeds."""
+    """Figures of one value; NaN and NONE where there are too few seeds.
+
+    `lead` is that of the runs that finished; `lean`, above zero for better, is what the test saw, crashed runs and all.
+    """
 
     n: int
     crashed: int
@@ -41,6 +44,7 @@ class OfValue(NamedTuple):
     improvement_ci: Interval
     p: float
     adjusted: float
+    lean: float
 
 
 class Decided(NamedTuple):
@@ -134,14 +138,16 @@ def decide(results: Numbers, crashed: Flags, seed: int = 0, many: bool = False) 
     enough = int(there.sum(0).max(initial=0)) > 1
     p = np.full(results.shape[1], np.nan)
     adjusted = np.full(results.shape[1], np.nan)
+    lean = np.full(results.shape[1], np.nan)
     test = None
     if enough and len(kept) > 1:
         test = _test(results[:, kept], crashed[:, kept], paired, seed, many)
-        p[kept], adjusted[kept] = test.p, test.adjusted
+        p[kept], adjusted[kept], lean[kept] = test.p, test.adjusted, test.lean
         if apart:
             whole = _test(results, crashed, paired, seed, many)
             p[list(apart)] = [whole.p[v] for v in apart]
             adjusted[list(apart)] = [whole.adjusted[v] for v in apart]
+            lean[list(apart)] = [whole.lean[v] for v in apart]
     z, t = np.full(results.shape[1], np.nan), np.full(results.shape[1], np.nan)
     z[kept], t[kept] = plain_recipe(results[:, kept])
     rows = [
@@ -153,7 +159,7 @@ def decide(results: Numbers, crashed: Flags, seed: int = 0, many: bool = False) 
             [u for u in kept if u != v],
             paired,
             None if many else seed,
-            (z[v], t[v], p[v], adjusted[v]),
+            (z[v], t[v], p[v], adjusted[v], lean[v]),
         )
         for v in range(results.shape[1])
     ]
@@ -179,7 +185,7 @@ def _row(
     others: list[int],
     paired: bool,
     seed: int | None,
-    tested: tuple[float, float, float, float],
+    tested: tuple[float, float, float, float, float],
 ) -> OfValue:
     own = results[:, v]
     held = own[np.isfinite(own)]
@@ -206,6 +212,7 @@ def _row(
         wilson(wins, met) if met > 1 else NONE,
         tested[2],
         tested[3],
+        tested[4],
     )
 
 

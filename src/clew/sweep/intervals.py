@@ -44,7 +44,7 @@ def bootstrap_t(values: Numbers, seed: int, level: float = 0.95, resamples: int 
 
 
 def bca(values: Numbers, seed: int, level: float = 0.95, resamples: int = RESAMPLES) -> Interval:
-    """Bias-corrected and accelerated bootstrap of the mean (Efron 1987), from twenty values on: at five it covers 84 % for 95 %."""
+    """Bias-corrected, accelerated bootstrap of the mean (Efron 1987), from twenty values on: at five it covers 84 %."""
     n = len(values)
     if n < LEAST_FOR_BCA or float(values.std()) == 0.0:
         return NONE

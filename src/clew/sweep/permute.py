@@ -32,7 +32,10 @@ CHUNK_CELLS = 4_000_000
 
 
 class Permuted(NamedTuple):
-    """`p` and `adjusted` by value; `omnibus` for "any value differs"; `least` is the smallest p that was possible."""
+    """`p` and `adjusted` by value; `omnibus` for "any value differs"; `least` is the smallest p that was possible.
+
+    `lean` is the statistic itself: above zero where a value is better on the scale that was tested.
+    """
 
     p: tuple[float, ...]
     adjusted: tuple[float, ...]
@@ -40,6 +43,7 @@ class Permuted(NamedTuple):
     least: float
     tables: int
     exact: bool
+    lean: tuple[float, ...]
 
 
 def leads(table: Numbers) -> Numbers:
@@ -93,7 +97,8 @@ def within_seeds(table: Numbers, seed: int = 0, draws: int = DRAWS, first: int =
     there = ~np.isnan(table)
     counts = [int(count) for count in there.sum(1)]
     ways = math.prod(math.factorial(count) for count in counts)
-    observed = np.abs(statistics(table))
+    lean = statistics(table)
+    observed = np.abs(lean)
     # Renaming all values at once changes nothing of the largest statistic: that many tables look like the observed.
     alike = math.factorial(table.shape[1]) if there.all() else 2 if max(counts, default=0) == 2 else 1
     exact = ways <= EVERY
@@ -113,7 +118,8 @@ def within_seeds(table: Numbers, seed: int = 0, draws: int = DRAWS, first: int =
     plain = np.array([t_two_sided(t, n - 1) if n > 1 else 1.0 for t, n in own_t(table)])
     adjusted = np.maximum(np.maximum(adjusted, p), np.minimum(1.0, factor * plain))
     least = min(1.0, max(alike / ways, 1.0 / (seen + extra)))
-    return Permuted(tuple(map(float, p)), tuple(map(float, adjusted)), omnibus, least, seen, exact)
+    leans = tuple(map(float, lean))
+    return Permuted(tuple(map(float, p)), tuple(map(float, adjusted)), omnibus, least, seen, exact, leans)
 
 
 def _reaches(found: Numbers, observed: Numbers) -> NDArray[np.bool_]:
@@ -171,7 +177,8 @@ def unpaired(groups: list[Numbers], seed: int = 0, draws: int = DRAWS) -> Permut
     sizes = [len(held) for held in groups]
     pool = np.concatenate(groups) if groups else np.zeros(0)
     edges = np.cumsum([0, *sizes])
-    observed = np.abs(_welch(pool[None], edges)[0])
+    lean = _welch(pool[None], edges)[0]
+    observed = np.abs(lean)
     random = np.random.default_rng(seed)
     above, above_any = np.zeros(len(groups)), np.zeros(len(groups))
     left, chunk = draws, max(1, CHUNK_CELLS // max(len(pool), 1))
@@ -185,9 +192,8 @@ def unpaired(groups: list[Numbers], seed: int = 0, draws: int = DRAWS) -> Permut
     p, adjusted = (above + 1) / (draws + 1), (above_any + 1) / (draws + 1)
     ways = math.factorial(len(pool)) // math.prod(math.factorial(size) for size in sizes) if len(pool) < 200 else 10**9
     least = max(1.0 / ways, 1.0 / (draws + 1)) * (2 if len(set(sizes)) == 1 and len(sizes) == 2 else 1)
-    return Permuted(
-        tuple(map(float, p)), tuple(map(float, adjusted)), float(adjusted.min(initial=1.0)), least, draws, False
-    )
+    omnibus, leans = float(adjusted.min(initial=1.0)), tuple(map(float, lean))
+    return Permuted(tuple(map(float, p)), tuple(map(float, adjusted)), omnibus, least, draws, False, leans)
 
 
 def _welch(pools: Numbers, edges: NDArray[np.int64]) -> Numbers:

@@ -49,7 +49,7 @@ def verdict(facts: Facts) -> Said:
     if top is None or seeds < LEAST_SEEDS:
         return _said(found + _crashes(facts, top), None)
     row = facts.decided.rows[top]
-    better = row.adjusted <= ALPHA and row.lead > 0
+    better = row.adjusted <= ALPHA and row.lean > 0
     crashes = _crashes(facts, top)
     heavy = bool(crashes) and (row.crashed > 0 or not better) and _heavy(facts)
     if heavy:
@@ -91,8 +91,7 @@ def leader(facts: Facts) -> int | None:
         return None
     if facts.decided.ranked:
         # With crashed runs the mean of the rest flatters: the value that the ranks put first leads.
-        able = [v for v in able if rows[v].lead > 0] or able
-        return min(able, key=lambda v: (rows[v].adjusted, rows[v].crashed, -rows[v].lead))
+        return max(able, key=lambda v: (rows[v].lean, rows[v].lead))
     return max(able, key=lambda v: rows[v].lead)
 
 
