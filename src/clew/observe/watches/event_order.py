@@ -20,6 +20,8 @@ from clew.records.place import Place
 if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
 
+DENSE = 10
+"""So many steps at the start are all looked at. Later the backward after a sampled step is not."""
 THROWN_AWAY = 3
 BACKWARDS_WITHOUT_STEP = 20
 OTHERS_STEP = 10
@@ -158,7 +160,7 @@ class EventOrder(Watch):
             return Unclear("no optimiser of torch.optim was seen at work")
         for turn in self.turns.values():
             share = turn.looked / 2
-            if turn.late > 1 and turn.late >= share:
+            if turn.late > 1 and turn.late >= min(share, DENSE / 2):
                 return Saw("step_before_backward", steps=turn.late, of=turn.looked).at(
                     turn.step_place, turn.backward_place
                 )
