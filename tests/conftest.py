@@ -1,5 +1,6 @@
 """Every test that runs a command does so in a folder and with a cache of its own."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -7,6 +8,8 @@ from typing import NamedTuple
 import pytest
 
 from clew.cli import main
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share the machine, and each starts processes of its own
 
 
 class Said(NamedTuple):

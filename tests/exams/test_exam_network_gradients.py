@@ -242,7 +242,7 @@ def test_the_operation_is_found(then: Any, seen: str, operation: str) -> None:
 
 def test_the_line_and_what_fed_it_are_told() -> None:
     subject = made(lambda h: F.relu(h).log())
-    assert (places("first_nonfinite", subject)[0].file or "").endswith("test_network_gradients.py")
+    assert (places("first_nonfinite", subject)[0].file or "").endswith("test_exam_network_gradients.py")
     assert "zeros" in figures("first_nonfinite", subject)["fed"]
 
 

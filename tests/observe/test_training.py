@@ -153,6 +153,11 @@ def test_a_wrong_order_is_known_after_two_steps(tmp_path: Path, test: str, order
     assert answers(tmp_path, two, EventOrder)["event_order"]["outcome"] == test
 
 
+def test_a_step_before_backward_is_known_after_many_steps_too(tmp_path: Path) -> None:
+    many = partial(in_order, "zero forward step backward", epochs=40, batches=loader(12, 60))
+    assert answers(tmp_path, many, EventOrder)["event_order"]["outcome"] == "step_before_backward"
+
+
 def test_a_few_backwards_without_a_step_are_no_fault_yet(tmp_path: Path) -> None:
     few = partial(in_order, "forward backward", epochs=1, batches=loader(12, 36))
     assert answers(tmp_path, few, EventOrder)["event_order"]["outcome"] == "unclear"
