@@ -77,6 +77,7 @@ def test_a_folder_of_its_own_each_time(project: Path, monkeypatch: pytest.Monkey
 def test_what_differs_is_said(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outside = tmp_path / "shared.py"
     outside.write_text("x")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     run = kept(monkeypatch)
     code.snapshot(run, [str(outside)])
     outside.write_text("y")
