@@ -30,12 +30,12 @@ class Situation(NamedTuple):
 FAULTY = (
     Situation("softmax_into_cross_entropy", "loss.double_softmax", 34),
     Situation("labels_all_masked", "data.labels_masked", 52),
-    Situation("label_in_the_input", "data.leak_target", quick=True),
+    Situation("label_in_the_input", "data.leak_target"),
     Situation("reshape_mixes_the_batch", "arch.batch_mixing", 27, quick=True),
     Situation("constant_feature_standardised", "data.nonfinite"),
     Situation("validation_in_training_mode", "train.train_mode_in_eval", 35),
     Situation("stale_token_cache", "env.stale_cache", 38, quick=True),
-    Situation("bootstrap_over_terminal", "rl.terminal_bootstrap", 57, quick=True),
+    Situation("bootstrap_over_terminal", "rl.terminal_bootstrap", 57),
     Situation("pinn_in_si_units", "pinn.not_nondimensional", 34),
 )
 SOUND = (
@@ -43,7 +43,7 @@ SOUND = (
     "dashboard_update_ratio",
     "dashboard_update_ratio_twin",
 )
-QUICK = ("reshape_mixes_the_batch_twin", "dashboard_update_ratio")
+QUICK = ("reshape_mixes_the_batch_twin",)
 
 
 def told(folder: Path, name: str) -> dict[str, Any]:
