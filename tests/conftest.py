@@ -9,6 +9,7 @@ import pytest
 
 from clew.cli import main
 
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # bf16 beyond it dies on some processors
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share the machine, and each starts processes of its own
 
 

@@ -1,7 +1,6 @@
 """A kept training step replays as it was: same loss, same gradients, by the same names."""
 
 import copy
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -165,8 +164,6 @@ def steps(case: Case, model: nn.Module, count: int = 3) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_replay_has_the_loss_and_the_gradients_of_the_step(tmp_path: Path, name: str) -> None:
-    if name == "bf16" and os.environ.get("ONEDNN_MAX_CPU_ISA") is None:
-        pytest.skip("bf16 may not work on this processor")
     case = CASES[name]
     seed_all(3)
     model = case.model()

@@ -9,11 +9,9 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from clew.archive.model import Run
+from clew.archive.model import OBSERVED, Run
 from clew.records import exact
 from clew.records.clue import Clue
-
-OBSERVED = "observed.json"
 
 
 class Exams(NamedTuple):

@@ -7,6 +7,7 @@ Label = str | int | float | bool
 
 RUN, END, CODE, DIFF = "run.json", "end.json", "code.json", "git.diff"
 OUTPUT, CLUES, REPORT, PAGE = "output.jsonl", "clues.jsonl", "report.json", "report.html"
+OBSERVED = "observed.json"
 PARQUET, METRICS = "metrics.parquet", "metrics.jsonl"
 STATES = ("running", "interrupted", "finished")
 

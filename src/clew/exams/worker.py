@@ -8,14 +8,13 @@ and what it found.
 import sys
 from typing import Any
 
+from clew.archive.model import OBSERVED
 from clew.errors import ClewError
 from clew.exams.captured import captured
 from clew.exams.plan import Examined, Options, Plan, Progress, examine, make_plan
 from clew.knowledge.base import load
 from clew.records import exact
 from clew.records.clue import Clue
-
-OBSERVED = "observed.json"
 
 
 def main(folder: str, budget: float, domain: str) -> int:
