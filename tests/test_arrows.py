@@ -4,7 +4,7 @@ cli  web  integrations                                     surfaces
   |
  app                                                       one function per verb
   |
-observe lint exams symptoms landscape sweep rl physics     what looks at runs
+observe data lint exams symptoms landscape sweep rl physics  what looks at runs
   |
 report                                                     what shows a case
   |
@@ -29,7 +29,7 @@ LEVELS = [
     ["knowledge"],
     ["case", "archive", "tape"],
     ["report"],
-    ["observe", "lint", "exams", "symptoms", "landscape", "sweep", "rl", "physics"],
+    ["observe", "data", "lint", "exams", "symptoms", "landscape", "sweep", "rl", "physics"],
     ["app"],
     ["casebook"],
     ["cli", "web", "integrations", "testing", "pytest_plugin"],

@@ -17,7 +17,7 @@ def output() -> str:
         held = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "CLEW_HOME": f"{folder}/.clew", "OMP_NUM_THREADS": "1"}
         command = [clew, "run", "spirals.py"]
         done = subprocess.run(command, cwd=ROOT / "examples", env=held, check=True, capture_output=True, text=True)
-    return "\n".join(line for line in done.stdout.splitlines() if not line.startswith("Kept in"))
+    return done.stdout.partition("\nKept in")[0]
 
 
 def picture(text: str) -> str:
@@ -31,10 +31,21 @@ def picture(text: str) -> str:
         f'<rect width="{wide:.0f}" height="{high}" rx="8" fill="#14191d"/>',
     ]
     for index, row in enumerate(rows):
-        kind = "p" if index == 0 else "f" if row.startswith("FAULT") else "h" if row[:1].strip() and "%" in row else ""
         y = MARGIN + ROW * (index + 0.8)
+        kind = _kind(rows, index)
         parts.append(f'<text x="{MARGIN}" y="{y:.0f}" class="{kind}" xml:space="preserve">{html.escape(row)}</text>')
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _kind(rows: list[str], index: int) -> str:
+    """As at a terminal: the command, the verdict, and the headline of a finding, which may run on, stand out."""
+    row = rows[index]
+    if index == 0:
+        return "p"
+    if row.startswith("FAULT") or set(row.strip()) == {"~"}:
+        return "f"
+    head = "spirals.py:"
+    return "h" if row.startswith(head) or (row[:1].strip() and rows[index - 1].startswith(head)) else ""
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ def test_the_work_log_has_four_parts(opened: Clew) -> None:
     text = opened("case", "log").out
     parts = [text.index(part) for part in ("1. Working on", "2. Thinking", "3. Running", "4. Results")]
     assert parts == sorted(parts)
-    assert "Question: is it the step size?" in text
+    assert "question: is it the step size?" in text
     assert "learning rates" in text
 
 
@@ -279,3 +279,17 @@ def test_an_agent_reads_what_a_person_sees(opened: Clew) -> None:
     out = opened("case", "show").out
     assert "\033" not in out
     assert "\a" not in out
+
+
+def test_files_where_folders_should_be(opened: Clew) -> None:
+    cases = Path(".clew/cases")
+    (cases / "current").unlink()
+    (cases / "current").mkdir()
+    said = opened("case", "use", "val-accuracy-stuck-at-10-10")
+    assert (said.status, said.err.count("\n")) == (2, 1)
+    assert "cannot write" in said.err
+    cases.rename("elsewhere")
+    cases.write_text("")
+    said = opened("case", "new", "it does not learn")
+    assert (said.status, said.err.count("\n")) == (2, 1)
+    assert "cannot create a case" in said.err

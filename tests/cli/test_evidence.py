@@ -118,6 +118,12 @@ def test_clews_own_map_can_be_read_and_drawn(clew: Clew) -> None:
     assert "<script" not in Path("own.html").read_text()
 
 
+def test_when_no_source_is_at_hand_it_says_how_to_name_them(clew: Clew) -> None:
+    said = clew("evidence", "check")
+    assert said.status == 1
+    assert "--sources FOLDER" in said.out
+
+
 def test_clews_own_map_carries_no_quotation() -> None:
     lines = Path(OWN).read_text().splitlines()
     assert not [line for line in lines if line.lstrip().startswith(">")]
@@ -125,7 +131,7 @@ def test_clews_own_map_carries_no_quotation() -> None:
 
 @pytest.mark.skipif(not FOLKLORE.exists(), reason="the cited sources are not part of the project")
 def test_clews_own_quotations_stand_in_their_sources(clew: Clew) -> None:
-    said = clew("evidence", "check", OWN, "--sources", str(FOLKLORE), "--json", "out.json")
+    said = clew("evidence", "check", "--sources", str(FOLKLORE), "--json", "out.json")
     assert said.status == 0, said.out
     assert json.loads(Path("out.json").read_text())["summary"]["quotes"] >= 250
 

@@ -118,6 +118,10 @@ def test_the_picker_at_a_terminal(tmp_path: Path) -> None:
     assert status == 0, said
     assert "Which observation?" in said
     assert "#2 " in said
+    status, said = at_terminal(tmp_path, ["case", "clue", "init_loss"], b"\n")
+    assert (status, "#3" in said) == (0, False), said
+    status, said = at_terminal(tmp_path, ["case", "clue", "init_loss"], b"unclear\nthe log starts at step 100\n")
+    assert (status, "#3 init_loss: unclear" in said) == (0, True), said
 
 
 def test_colour_at_a_terminal(tmp_path: Path) -> None:

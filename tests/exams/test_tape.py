@@ -299,6 +299,20 @@ def test_several_losses_are_told_apart(tmp_path: Path) -> None:
     assert total == pytest.approx(subject.tape.value, rel=1e-5)
 
 
+def test_a_difference_is_a_sum_with_a_sign(tmp_path: Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        output = model(x)
+        return torch.sub(output.pow(2).mean(), 0.1 * output.mean() + output.abs().mean())
+
+    case = Case(lambda: nn.Linear(3, 2), lambda: (noise(4, 3),), loss, 1, 0)
+    model = case.model()
+    subject = kept(tmp_path, lambda: steps(case, model))
+    terms = subject.terms(subject.copy(), subject.batches[0])
+    assert len(terms) == 3
+    assert sum(name.startswith("minus ") for name in terms) in (0, 2)  # by number where a line has several
+    assert sum(float(term.detach()) for term in terms.values()) == pytest.approx(subject.tape.value, rel=1e-4)
+
+
 def test_nothing_is_noted_once_enough_was_kept(tmp_path: Path) -> None:
     model = nn.Linear(3, 2)
     case = Case(lambda: model, lambda: (noise(4, 3), noise(4, 2)), lambda m, x, y: F.mse_loss(m(x), y), 1, 1)

@@ -332,7 +332,7 @@ def test_parts_that_stop_training_are_named() -> None:
     assert outcome("ablation", heavy) == "something_removed_mends"
     assert figures("ablation", heavy)["removed"] == "weight decay"
     drowned = of(partial(Sgd, lr=0.1), seeded(lambda: nn.Sequential(nn.Dropout(0.999), nn.Linear(20, 10))))
-    drowned.clip = 1e-6  # type: ignore[attr-defined]
+    drowned.clip = 1e-6
     assert outcome("ablation", drowned) == "something_removed_mends"
     assert "clipping" in figures("ablation", drowned)["removed"]
 
@@ -342,7 +342,7 @@ def test_hooks_and_schedules_are_parts_too() -> None:
     model.register_forward_pre_hook(lambda _, inputs: (torch.randn_like(inputs[0]) * 5,))
     assert figures("ablation", of(partial(torch.optim.Adam, lr=1e-2), model))["removed"] == "augmentation"
     stopped = of(partial(Sgd, lr=0.3, weight_decay=1e-5))
-    stopped.schedule = lambda step: 0.0 * step  # type: ignore[attr-defined]
+    stopped.schedule = lambda step: 0.0 * step
     assert figures("ablation", stopped)["removed"] == "schedule"
 
 

@@ -35,6 +35,7 @@ PROGRAMS = (
     Program("cnn_batchnorm_dropout", 32),
     Program("compile", 40),
     Program("corners", 30),
+    Program("custom_function", 24),
     Program("ddp_gloo", 32, processes=2),
     Program("functional_manual", 0),
     Program("gan", 160),

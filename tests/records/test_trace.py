@@ -1,6 +1,7 @@
 import math
 
-from clew.records import Event, HeldTrace, Place, Series, Trace
+from clew.records.place import Place
+from clew.records.trace import Event, HeldTrace, Series, Trace
 
 
 def test_a_held_trace_is_a_trace() -> None:

@@ -82,18 +82,22 @@ def test_a_sweep_runs_and_is_judged(clew: Clew, sweep: Path) -> None:
 
 def test_a_killed_run_is_kept_and_costs_itself_alone(clew: Clew, sweep: Path) -> None:
     (sweep / "crash").touch()
+    (sweep / "lr.toml").write_text(PLAN.format(python=sys.executable).replace("[0, 1, 2]", "[0, 1, 2, 3, 4]"))
     said = clew("sweep", "run", "lr.toml", "--jobs", "2")
     assert said.status == 1
     assert "SIGKILL" in said.err
     assert "going down" in said.err
     records = runs.all_runs(str(sweep / ".clew")).records
-    assert sorted(record.end.says for record in records if record.end) == ["SIGKILL", *["exit 0"] * 5]
-    assert "0 runs to make, 6 are there" in clew("sweep", "run", "lr.toml", "--resume").err
+    assert sorted(record.end.says for record in records if record.end) == ["SIGKILL", *["exit 0"] * 9]
+    assert "0 runs to make, 10 are there" in clew("sweep", "run", "lr.toml", "--resume").err
+    clew("sweep", "judge", ".", "--metric", "acc", "--json", "out.json")
+    told = {item["id"]: item["says"] for item in json.loads((sweep / "out.json").read_text())["groups"][0]["warnings"]}
+    assert "1 x going down" in told["crash_logs"]
     (sweep / "crash").unlink()
     assert "1 runs to make" in clew("sweep", "run", "lr.toml", "--resume", "--retry").err
     clew("sweep", "judge", ".", "--metric", "acc", "--json", "out.json")
     group = json.loads((sweep / "out.json").read_text())["groups"][0]
-    assert group["n_runs"] == 7
+    assert group["n_runs"] == 11
     assert sum(row["crashed"] for row in group["params"][0]["values"]) == 0
 
 

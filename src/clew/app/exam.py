@@ -37,7 +37,8 @@ class Request(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A subject at hand, with what is known of it: `clues` from watching the run it was captured in."""
+    """A subject at hand, with what is known of it: `clues` from its source, and from watching the run it was
+    captured in."""
 
     name: str
     subject: "Subject"
@@ -117,7 +118,15 @@ def _given(target: str) -> Opened:
     if not module_name or not name:
         raise ClewError(f"{target!r} is not of the form MODULE:SUBJECT, such as debug:subject.")
     held = _attribute(_module(module_name), module_name, name)
-    return Opened(target, _as_subject(held, target))
+    return Opened(target, _as_subject(held, target), _read_source())
+
+
+def _read_source() -> tuple[Clue, ...]:
+    """What the user's modules that are loaded by now say about themselves."""
+    from clew.app.source_clues import loaded_files, source_clues
+
+    clues, _ = source_clues(load(), loaded_files())
+    return tuple(clues)
 
 
 def _module(name: str) -> Any:

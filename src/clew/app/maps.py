@@ -8,9 +8,13 @@ from clew.evidence.model import Document
 from clew.evidence.quotes import Check
 from clew.knowledge.base import FOLDER
 
+OWN = os.path.join(FOLDER, "claims.argdown")
+
 
 def check(path: str, sources: str = "") -> Check:
-    """Every quote of a map against its source; cited files are looked for beside the map unless told otherwise."""
+    """Every quote of a map (clew's own when none is named) against its source; cited files are looked for beside the
+    map unless told otherwise."""
+    path = path or OWN
     return quotes.check(argdown.read(path), sources or os.path.dirname(os.path.abspath(path)))
 
 
@@ -21,7 +25,7 @@ def sound(found: Check) -> bool:
 
 def read_map(path: str = "") -> tuple[Document, Credences]:
     """A map with its credences; clew's own when none is named."""
-    document = argdown.read(path or os.path.join(FOLDER, "claims.argdown"))
+    document = argdown.read(path or OWN)
     return document, propagate(document)
 
 

@@ -24,14 +24,15 @@ class Danger(NamedTuple):
 
 
 def dangers(domain: str, most: int = 6) -> list[Danger]:
-    """What is most likely to go wrong: what is typical of the domain first, then by prior."""
+    """What is most likely to go wrong: what is typical of the domain, filled up by prior; the likelier first."""
     knowledge = load()
     held = weigh(knowledge, (), Subject(known_domain(domain)))
     prior = {share.cause: share.credence for share in held.shares}
     typical = list(knowledge.domains[domain].typical)
     ranked = typical + [share.cause for share in held.shares if share.cause not in typical]
     causes = [knowledge.causes[name] for name in ranked if name in prior and not name.startswith("none.")]
-    return [Danger(cause, prior[cause.id], knowledge.tests[cause.refute_test]) for cause in causes[:most]]
+    causes = sorted(causes[:most], key=lambda cause: -prior[cause.id])
+    return [Danger(cause, prior[cause.id], knowledge.tests[cause.refute_test]) for cause in causes]
 
 
 def record(name: str, script: str, domain: str, surprise: str, worries: list[dict[str, str]]) -> Case:

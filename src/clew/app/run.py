@@ -1,7 +1,7 @@
 """Running a script under observation and saying what was seen."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from clew.app.curves import curve_clues
@@ -12,8 +12,10 @@ from clew.app.files import to_json as files_json
 from clew.app.known import known_domain
 from clew.app.progress import CluesSoFar
 from clew.app.repeat import repeat
+from clew.app.settings import settings_places
+from clew.app.tables import look_into
 from clew.archive import code, runs
-from clew.archive.model import PAGE, REPORT, Run
+from clew.archive.model import PAGE, REPORT, Run, SourceFile
 from clew.case.clues import join
 from clew.case.verdict import Verdict
 from clew.knowledge.base import load
@@ -77,16 +79,16 @@ def run(words: list[str], module: str, launcher: bool, options: Options) -> Done
     parts = processes(held.folder)
     if parts:
         domain = domain_seen(parts[0].series, domain)
-    code.snapshot(held, sources(held))
+    kept = code.snapshot(held, sources(held))
     files = data_files(held)
-    more = []
+    more = [*read_source(held, kept), *look_into(held, files)]
     if options.twice:
         if options.say is not None:
             options.say("a second time, to compare the losses")
         more.append(repeat(load(), held, command, script, ended, parts, options.sample))
     seen = seen_in(parts, held, script, domain, more)
     done = Done(held, command, ended, parts, seen, files)
-    if options.exams and not seen.weighing.findings and captures(held):
+    if options.exams and not witnessed(seen) and captures(held):
         clues = [item.clue for item in seen.case.clues]
         found = examine(held, clues, options.budget, domain, options.say, options.progress)
         more = join(load(), [[*more], [*found.clues]])
@@ -96,6 +98,22 @@ def run(words: list[str], module: str, launcher: bool, options: Options) -> Done
     done = done._replace(seen=_sobered(done))
     keep(done)
     return done
+
+
+def read_source(held: Run, kept: Iterable[SourceFile]) -> list[Clue]:
+    """Clues from the source of the run, of files that still say what they said when it loaded them."""
+    from clew.app.source_clues import source_clues
+
+    clues, trouble = source_clues(load(), [item.path for item in kept if not item.changed])
+    if trouble:
+        with open(held.path("trouble-source"), "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(trouble)
+    return clues
+
+
+def witnessed(seen: CaseView) -> bool:
+    """Whether a mechanism was seen at work. What only stands in the source leaves the exams their say."""
+    return any(seen.counted[index].clue.source != "lint" for item in seen.weighing.findings for index in item.clues)
 
 
 def _sobered(done: Done) -> CaseView:
@@ -162,8 +180,18 @@ def seen_in(parts: list[Process], held: Run, script: str, domain: str, more: lis
     )
     seen = view(knowledge, case, most=20, by_hand=False)
     # What watching and reading the curves can show has been looked for in this run.
-    further = [choice for choice in seen.choices if knowledge.tests[choice.test].by not in ("observe", "log")]
-    return seen._replace(choices=tuple(further[:MOST_NEXT]))
+    further = [choice for choice in seen.choices if knowledge.tests[choice.test].by not in ("observe", "log", "lint")]
+    return placed(seen._replace(choices=tuple(further[:MOST_NEXT])), held)
+
+
+def placed(seen: CaseView, held: Run) -> CaseView:
+    """With the lines where settings were written, for causes that are about a setting."""
+    places = settings_places(held, sources(held), [item.path for item in data_files(held)])
+    findings = tuple(
+        item._replace(where=tuple(dict.fromkeys((*places.get(item.cause, ()), *item.where))))
+        for item in seen.weighing.findings
+    )
+    return seen._replace(weighing=seen.weighing._replace(findings=findings), places=places)
 
 
 def steps_of(parts: list[Process]) -> int:

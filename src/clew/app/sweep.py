@@ -10,6 +10,7 @@ from clew.report.sweep_plan_page import PlanFacts
 from clew.report.sweep_view import GroupView, ParamView, SweepView, ValueRow
 
 if TYPE_CHECKING:
+    from clew.sweep.collect import Gathered
     from clew.sweep.local import Done
     from clew.sweep.plan import Plan
     from clew.sweep.prepare import Request
@@ -24,6 +25,10 @@ class RunOptions(NamedTuple):
     group: str = ""
     resume: bool = False
     retry: bool = False
+    engine: str = "local"
+    address: str = ""
+    cpus_per_run: float = 1.0
+    gpus_per_run: float = 0.0
 
 
 class Ready(NamedTuple):
@@ -55,7 +60,7 @@ def read(paths: list[str], keep: tuple[str, ...] = ()) -> "Table":
 
 def _read(path: str, keep: tuple[str, ...]) -> "Table":
     from clew.sweep.archive import is_archive, read_archive
-    from clew.sweep.table import read_table
+    from clew.sweep.read import read_table
 
     if is_archive(path):
         return read_archive(path)
@@ -187,11 +192,16 @@ def _spread(pilot: str, made: "Plan") -> float:
 
 def ready(path: str, options: RunOptions) -> Ready:
     """Choose the group and the jobs that are left. Nothing is run."""
+    from clew.sweep.plan import read_plan
+
+    return ready_plan(read_plan(path), options)
+
+
+def ready_plan(made: "Plan", options: RunOptions) -> Ready:
     from clew.home import home
     from clew.sweep import local, sources
     from clew.sweep import plan as planning
 
-    made = planning.read_plan(path)
     order = planning.queue(made)
     code = sources.code_digest(sources.sources(order[0].command, os.getcwd()), os.getcwd())
     at = home()
@@ -227,86 +237,28 @@ def run(made: Ready, options: RunOptions, tell: Callable[["Done"], None]) -> int
     """Run what is left; returns how many runs did not end well."""
     from clew.sweep import local
 
-    how = local.Options(options.jobs, options.gpus)
+    how = local.Options(
+        options.jobs,
+        options.gpus,
+        address=options.address,
+        cpus_per_run=options.cpus_per_run,
+        gpus_per_run=options.gpus_per_run,
+    )
+    if options.engine == "ray":
+        from clew.sweep import engine_ray
+
+        return engine_ray.run_all(made.plan, made.group, list(made.jobs), made.code, how, tell)
     return local.run_all(made.plan, made.group, list(made.jobs), made.code, how, tell)
 
 
-class Gathered(NamedTuple):
-    """What collecting brought: counts, remarks on sources that could not be read, and how far back it looked."""
-
-    new: int
-    renewed: int
-    total: int
-    points: int
-    remarks: tuple[str, ...]
-    since: float
-
-
-def collect(paths: list[str], into: str, whole: bool = False) -> Gathered:
-    """Read trackers' folders and files into the cache. Only what changed since the last look is read again."""
+def collect(sources: list[str], into: str, whole: bool = False) -> "Gathered":
+    """Read trackers, folders and files into the cache. Only what changed since the last look is read again."""
     needs_numpy()
-    from clew.sweep import cache
-    from clew.sweep.points import Collected
+    from clew.sweep import collect as collecting
 
-    since = 0.0 if whole else max(0.0, cache.last_look(into) - cache.MARGIN)
-    runs: list[Any] = []
-    remarks: list[str] = []
-    for path in paths:
-        if not os.path.exists(path):
-            raise ClewError(f"there is no {path}.")
-        try:
-            found = _collect(path, since)
-        except ClewError as error:
-            remarks.append(str(error))
-            continue
-        runs += found.runs
-        remarks += found.remarks
-    if not runs and not os.path.exists(into):
-        raise ClewError(f"no run was found: {remarks[0] if remarks else 'there is none in ' + ', '.join(paths)}")
-    kept = cache.keep(into, Collected(tuple(runs), ()))
-    return Gathered(*kept, tuple(remarks), since)
+    return collecting.collect(sources, into, whole)
 
 
-def _collect(path: str, since: float) -> Any:
-    from clew.sweep import collect_folders, collect_mlflow, collect_wandb
-    from clew.sweep.archive import is_archive
-    from clew.symptoms.logs_tensorboard import fields
-
-    if is_archive(path):
-        from clew.sweep.collect_archive import read_runs
-
-        return read_runs(path, since)
-    if os.path.isfile(path) and not collect_mlflow.is_store(path):
-        from clew.sweep.collect_archive import read_file
-
-        return read_file(path)
-    if collect_mlflow.is_store(path):
-        return collect_mlflow.read_store(path, since)
-    if collect_wandb.logs_below(path):
-        return collect_wandb.read_folder(path, fields, since)
-    if collect_folders.event_files(path):
-        return collect_folders.read_events(path, _scalars, since)
-    raise ClewError(f"{path} holds no runs of clew, W&B, MLflow or TensorBoard.")
-
-
-def _scalars(path: str) -> tuple[list[tuple[str, int, float]], list[str]]:
-    """Every scalar of an event file; what is damaged costs itself and a sentence."""
-    from clew.symptoms.logs_tensorboard import Damage, records, scalars
-
-    found: list[tuple[str, int, float]] = []
-    remarks, damaged = [], 0
-    with open(path, "rb") as file:
-        try:
-            for record in records(file):
-                try:
-                    step, held = scalars(record) if record is not None else (0, [])
-                except (ValueError, IndexError):
-                    damaged += 1
-                    continue
-                damaged += record is None
-                found += [(name, step, value) for name, value in held]
-        except Damage as damage:
-            remarks.append(f"{damage}; the points before it were read.")
-    if damaged:
-        remarks.append(f"{damaged} damaged records left out.")
-    return found, remarks
+def collected_json(done: "Gathered", into: str) -> dict[str, Any]:
+    sources = [item._asdict() for item in done.sources]
+    return {"schema": "clew/1", "command": "sweep collect", "into": into, **done._asdict(), "sources": sources}

@@ -50,6 +50,7 @@ def choose(
     explained = sides(knowledge, priors(knowledge, subject))
     credences = {share.cause: share.credence for share in weighing.shares}
     credences[UNKNOWN] = weighing.unknown
+    whole = explained.wholes(credences)
     hands = dict(knowledge.priors.by_hand)
     tables = {}
     choices = []
@@ -60,25 +61,27 @@ def choose(
         read = (counts.get((test.reads, kind), 0) for kind in ("seen", "absent"))
         crowd = 0 if test.role == "mechanism" else max(read)
         discount = 1.0 / (1.0 + crowd * knowledge.priors.overlap)
-        found = discount * gain(table.masses(credences))
+        found = discount * gain(table.masses(credences, whole))
         cost = test.seconds + (hands[test.by] if by_hand else hands["person"] if test.person else 0.0)
         tables[test.id] = table
         choices.append(Choice(test.id, found, cost))
     choices = [choice for choice in choices if choice.gain > 1e-9]
     choices.sort(key=lambda choice: (-choice.worth, choice.test))
+    # One look through the source answers all questions to it: the best of them stands for the rest.
+    reading = [choice for choice in choices if knowledge.tests[choice.test].by == "lint"]
+    choices = [choice for choice in choices if choice not in reading[1:]]
     return tuple(choice._replace(predictions=_predictions(weighing, tables[choice.test])) for choice in choices[:most])
 
 
 def gain(predictions: list[tuple[tuple[float, ...], float]]) -> float:
     """Expected information about the explanation from one look at the outcome, in bits."""
     held = [(row, share) for row, share in predictions if share > 0.0]
-    size = len(held[0][0])
-    average = [sum([share * row[index] for row, share in held]) for index in range(size)]
-    parts = [
-        share * chance * math.log2(chance / mean)
-        for row, share in held
-        for chance, mean in zip(row, average, strict=True)
-    ]
+    shares = [share for _, share in held]
+    parts = []
+    for chances in zip(*[row for row, _ in held], strict=True):
+        joint = [share * chance for share, chance in zip(shares, chances, strict=True)]
+        mean = sum(joint)
+        parts.append(sum([both * math.log2(chance / mean) for both, chance in zip(joint, chances, strict=True)]))
     return max(math.fsum(parts), 0.0)
 
 

@@ -30,13 +30,17 @@ class Content(NamedTuple):
 
 def create(folder: str, data: dict[str, Any]) -> None:
     """Make a new case folder with its first entry. The folder must not exist."""
+    above = os.path.dirname(folder)
     try:
-        os.makedirs(os.path.dirname(folder), exist_ok=True)
+        os.makedirs(above, exist_ok=True)
+    except OSError as error:  # a file in its place among them, which must not pass for a case of that name
+        raise ClewError(f"cannot create a case in {above}: {error.strerror}.") from error
+    try:
         os.mkdir(folder)
     except FileExistsError:
         raise
     except OSError as error:
-        raise ClewError(f"cannot create a case in {os.path.dirname(folder)}: {error.strerror}.") from error
+        raise ClewError(f"cannot create a case in {above}: {error.strerror}.") from error
     append(folder, "opened", data)
     _sync_folder(folder)
     _sync_folder(os.path.dirname(folder))
@@ -64,6 +68,8 @@ def append_all(folder: str, entries: list[tuple[str, dict[str, Any]]]) -> list[i
             first += 1
         _write(path, handle, b"".join(lines))
         return list(range(first, first + len(entries)))
+    except OSError as error:
+        raise ClewError(f"cannot write to {path}: {error.strerror}.") from error
     finally:
         os.close(handle)
 

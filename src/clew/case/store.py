@@ -43,10 +43,14 @@ def create(data: dict[str, Any]) -> Case:
 
 
 def make_current(name: str) -> None:
+    path = os.path.join(_cases(), "current")
     part = os.path.join(_cases(), f".current.{os.getpid()}")
-    with open(part, "w", encoding="utf-8") as file:
-        file.write(name + "\n")
-    os.replace(part, os.path.join(_cases(), "current"))
+    try:
+        with open(part, "w", encoding="utf-8") as file:
+            file.write(name + "\n")
+        os.replace(part, path)
+    except OSError as error:
+        raise ClewError(f"cannot write {path}: {error.strerror}.") from error
 
 
 def current() -> str:

@@ -24,8 +24,7 @@ def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
     lead = weighing.shares[0]
     if lead.credence > LOCALISED and not is_null(knowledge, lead.cause) and seen:
         return Verdict("fault", "One explanation stands out; its mechanism has not been seen yet.")
-    sound = sum(share.credence for share in weighing.shares if share.cause.startswith("none."))
-    if seen and lead.cause == "none.healthy" and sound > LOCALISED and len(passed) >= ENOUGH:
+    if seen and lead.cause == "none.healthy" and weighing.sound > LOCALISED and len(passed) >= ENOUGH:
         # Of fifty checks on a sound run one or two come out odd: the weighing says whether that means anything.
         return Verdict("healthy", f"{len(passed)} checks passed; what else was seen fits a sound run.")
     if seen:

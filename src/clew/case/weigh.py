@@ -10,6 +10,9 @@ Priors come from the families, spread over the causes that can apply to the subj
   clues that show it leave the contest, and the shares say what the rest of the evidence makes likely if that is not it;
 - `unknown` predicts what the causes predict on average, and never falls below its floor.
 
+Credences that are multiplied together so are still too sure of themselves. In the end they are raised to one power that
+was measured (`temper`), which changes neither their order nor whether a run is called healthy.
+
 The result depends on which clues there are and on nothing else: not on their order, not on what was retracted.
 """
 
@@ -73,13 +76,15 @@ class Weighed(NamedTuple):
 
 
 class Weighing(NamedTuple):
-    """Shares and `unknown` sum to 1. Clue numbers are positions in the clues given."""
+    """Shares and `unknown` sum to 1. Clue numbers are positions in the clues given. `sound` is what the explanations
+    that are no fault hold together, before credences are tempered."""
 
     findings: tuple[Finding, ...]
     shares: tuple[Share, ...]
     unknown: float
     clues: tuple[Weighed, ...]
     bits: dict[tuple[str, str], dict[str, float]]
+    sound: float
 
     def pulls(self, cause: str) -> tuple[Pull, ...]:
         """What each clue did to an explanation, against what all of them together expected; strongest first."""
@@ -170,10 +175,12 @@ def weigh(knowledge: Knowledge, clues: Iterable[Clue], subject: Subject = ORDINA
 
     out = {finding.cause for finding in findings}
     posterior = _normalise({name: value for name, value in logs.items() if name not in out})
+    sound = math.fsum(share for name, share in posterior.items() if held.of[name] == NONE)
+    posterior = _normalise({name: knowledge.priors.temper * logs[name] for name in posterior})
     posterior = _keep_floor(posterior, knowledge.priors.unknown_floor)
     shares = [Share(name, credence, prior[name]) for name, credence in posterior.items() if name != UNKNOWN]
     shares.sort(key=lambda share: (-share.credence, share.cause))
-    return Weighing(findings, tuple(shares), posterior[UNKNOWN], weighed, bits)
+    return Weighing(findings, tuple(shares), posterior[UNKNOWN], weighed, bits, sound)
 
 
 def _total_weights(weighed: list[Weighed]) -> dict[tuple[str, str], float]:
@@ -245,45 +252,54 @@ def effective_weights(
     return weights
 
 
+NONE, FAULT, SILENT = range(3)
+"""The sides an explanation can be on when a test does not name it: it predicts what a healthy run would show, what any
+other fault would show, or, for lack of a better guess, the average of both."""
+
+
 class Sides(NamedTuple):
-    """The explanations in a weighing, sorted once by what a test says about those it does not name."""
+    """The explanations in a weighing, sorted once by their side; `whole` is what the priors of a side sum to."""
 
     prior: dict[str, float]
-    faults: list[str]
-    none: list[str]
-    silent: list[str]
+    of: dict[str, int]
+    whole: tuple[float, ...]
+
+    def wholes(self, shares: dict[str, float]) -> tuple[float, ...]:
+        totals = [0.0, 0.0, 0.0]
+        for name, share in shares.items():
+            totals[self.of[name]] += share
+        return tuple(totals)
 
 
 def sides(knowledge: Knowledge, prior: dict[str, float]) -> Sides:
-    faults: list[str] = []
-    none: list[str] = []
-    silent: list[str] = []
+    of: dict[str, int] = {}
     for name in prior:
         cause = knowledge.causes.get(name)
-        (silent if cause is None else none if cause.family == "none" else faults).append(name)
-    return Sides(prior, faults, none, silent)
+        of[name] = SILENT if cause is None else NONE if cause.family == "none" else FAULT
+    held = Sides(prior, of, ())
+    return held._replace(whole=held.wholes(prior))
 
 
 class Likelihoods:
-    """P(outcome | explanation) for one test, by groups of explanations that predict the same."""
+    """P(outcome | explanation) for one test, by groups of explanations that predict the same.
+
+    A test names a handful of causes and all others go by their side: what a side is left with is worked out by taking
+    the named ones away, which matters when every test of the knowledge base is asked about.
+    """
 
     def __init__(self, test: Test, held: Sides, own: tuple[Own, ...] = ()) -> None:
         self.outcomes = [outcome.name for outcome in test.outcomes]
-        prior = held.prior
-        groups = [(row.p, [name for name in row.causes if name in prior]) for row in test.rows]
-        named = {name for _, names in groups for name in names}
-        groups.append((test.healthy, [name for name in held.none if name not in named]))
-        groups.append((test.otherwise, [name for name in held.faults if name not in named]))
-        silent = held.silent[:]
+        self._held = held
+        self._named = [(row.p, [name for name in row.causes if name in held.prior]) for row in test.rows]
         for hypothesis in own:
             expected = dict(hypothesis.expects).get(test.id)
-            if expected in self.outcomes and hypothesis.id in prior:
-                groups.append((self._expecting(expected), [hypothesis.id]))
-                silent.remove(hypothesis.id)
-        masses = [(row, sum([prior[name] for name in names])) for row, names in groups]
+            if expected in self.outcomes and hypothesis.id in held.prior:
+                self._named.append((self._expecting(expected), [hypothesis.id]))
+        self._sides = [test.healthy, test.otherwise]
+        masses = self.masses(held.prior, held.whole)
         mass = sum([part for _, part in masses])
-        average = tuple([sum([part * row[i] for row, part in masses]) / mass for i in range(len(self.outcomes))])
-        self.groups = [*groups, (average, silent)]
+        average = [sum([part * row[index] for row, part in masses]) / mass for index in range(len(self.outcomes))]
+        self._sides.append(tuple(average))
 
     def _expecting(self, outcome: str) -> tuple[float, ...]:
         rest = (1.0 - EXPECTED) / (len(self.outcomes) - 1)
@@ -292,14 +308,29 @@ class Likelihoods:
     def of(self, outcome: str) -> dict[str, float]:
         """How likely one outcome is under each explanation."""
         index = self.outcomes.index(outcome)
-        return {name: row[index] for row, names in self.groups for name in names}
+        column = {name: self._sides[side][index] for name, side in self._held.of.items()}
+        for row, names in self._named:
+            for name in names:
+                column[name] = row[index]
+        return column
 
     def row(self, name: str) -> tuple[float, ...]:
-        return next(row for row, names in self.groups if name in names)
+        return next((row for row, names in self._named if name in names), self._sides[self._held.of[name]])
 
-    def masses(self, credences: dict[str, float]) -> list[tuple[tuple[float, ...], float]]:
-        """Each prediction with the credence of those who make it."""
-        return [(row, sum([credences.get(name, 0.0) for name in names])) for row, names in self.groups]
+    def masses(self, shares: dict[str, float], whole: tuple[float, ...]) -> list[tuple[tuple[float, ...], float]]:
+        """Each prediction with the share of those who make it; `whole` is what the shares of each side sum to."""
+        left = list(whole)
+        found = []
+        for row, names in self._named:
+            mass = 0.0
+            for name in names:
+                share = shares.get(name, 0.0)
+                mass += share
+                left[self._held.of[name]] -= share
+            found.append((row, mass))
+        # Taking away what was added up can leave a rest of the last digit, on either side of nothing.
+        found += [(row, rest) for row, rest in zip(self._sides, left, strict=False) if rest > 1e-15]
+        return found
 
 
 def _normalise(logs: dict[str, float]) -> dict[str, float]:

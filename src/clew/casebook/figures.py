@@ -1,5 +1,6 @@
 """What many trials show together."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from clew.casebook.judge import Trial
@@ -10,7 +11,8 @@ BINS = 10
 
 class Figures(NamedTuple):
     """Counts, and shares of them. `placed` are the faults that have a place; `sound` the healthy programs; `overhead`
-    is the time under clew over the bare one."""
+    is the time under clew over the bare one; `spoken` counts the faults for which some clue spoke during the run, and
+    `steps` is the median number of steps until the first one did."""
 
     mutants: int
     detected: int
@@ -23,12 +25,23 @@ class Figures(NamedTuple):
     brier: float
     calibration_error: float
     overhead: float
+    spoken: int = 0
+    steps: int = 0
+
+
+class Bin(NamedTuple):
+    """The trials whose first cause has a credence in one tenth: how many, their mean credence, and the share right."""
+
+    low: float
+    runs: int
+    credence: float
+    right: float
 
 
 def figures(trials: list[Trial]) -> Figures:
     faulty = [trial for trial in trials if trial.item.cause != HEALTHY and not trial.left_out]
     sound = [trial for trial in trials if trial.item.cause == HEALTHY and not trial.left_out]
-    named = [trial for trial in (*faulty, *sound) if trial.top]
+    named = counting(trials)
     return Figures(
         len(faulty),
         sum(trial.alarmed for trial in faulty),
@@ -41,7 +54,13 @@ def figures(trials: list[Trial]) -> Figures:
         brier(named),
         calibration_error(named),
         overhead([*faulty, *sound]),
+        sum(trial.first_step is not None for trial in faulty),
+        median([trial.first_step for trial in faulty if trial.first_step is not None]),
     )
+
+
+def median(values: list[int]) -> int:
+    return sorted(values)[len(values) // 2] if values else 0
 
 
 def overhead(trials: list[Trial]) -> float:
@@ -59,13 +78,29 @@ def brier(trials: list[Trial]) -> float:
 
 def calibration_error(trials: list[Trial]) -> float:
     """How far, on average, the credence of the first cause is from the share that is right at that credence."""
+    gaps = (held.runs * abs(held.credence - held.right) for held in curve(trials))
+    return sum(gaps) / len(trials) if trials else 0.0
+
+
+def curve(trials: list[Trial]) -> list[Bin]:
+    """Credence of the first cause against the share that is right, by tenths."""
     bins: dict[int, list[Trial]] = {}
     for trial in trials:
         bins.setdefault(min(BINS - 1, int(trial.credence * BINS)), []).append(trial)
-    gaps = (
-        abs(sum(trial.credence for trial in group) - sum(trial.right for trial in group)) for group in bins.values()
-    )
-    return sum(gaps) / len(trials) if trials else 0.0
+    return [
+        Bin(
+            key / BINS,
+            len(group),
+            sum(trial.credence for trial in group) / len(group),
+            sum(trial.right for trial in group) / len(group),
+        )
+        for key, group in sorted(bins.items())
+    ]
+
+
+def counting(trials: list[Trial]) -> list[Trial]:
+    """Those that count, and in which something was named."""
+    return [trial for trial in trials if trial.top and not trial.left_out]
 
 
 def groups(trials: list[Trial]) -> dict[str, list[Trial]]:
@@ -98,7 +133,19 @@ def missed(trial: Trial) -> str:
     return "right cause, wrong place" if trial.localised is False else ""
 
 
-def to_json(trials: list[Trial]) -> dict[str, Any]:
+def matrix(trials: list[Trial]) -> list[list[str]]:
+    """Families that are true, in rows, against families that were named first, in columns; empty where none was."""
+    counts: dict[tuple[str, str], int] = {}
+    for trial in trials:
+        if not trial.left_out and not trial.error:
+            named = trial.item.family if trial.right else trial.top.split(".")[0]
+            counts[trial.item.family, named] = counts.get((trial.item.family, named), 0) + 1
+    names = sorted({name for pair in counts for name in pair})
+    rows = [[true, *(str(counts.get((true, named), "")) for named in names)] for true in names]
+    return [["true, named", *names], *(row for row in rows if any(row[1:]))]
+
+
+def to_json(trials: list[Trial], ways: Mapping[str, list[Trial]] | None = None) -> dict[str, Any]:
     rows = []
     for trial in trials:
         row = trial._asdict()
@@ -110,5 +157,7 @@ def to_json(trials: list[Trial]) -> dict[str, Any]:
         "command": "casebook run",
         "figures": figures(trials)._asdict(),
         "by": {name: figures(group)._asdict() for name, group in groups(trials).items()},
+        "ways": {name: figures(group)._asdict() for name, group in (ways or {}).items()},
+        "calibration": [held._asdict() for held in curve(counting(trials))],
         "trials": rows,
     }

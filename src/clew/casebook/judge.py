@@ -1,21 +1,28 @@
 """One fault, one trial: is the fault really there, and what did clew make of it?"""
 
 import math
+from collections.abc import Set
 from typing import Any, NamedTuple
 
 from clew.casebook.mutate import right_lines
+from clew.casebook.reasons import first_step, reason
+from clew.casebook.reweigh import Picture, reweigh
 from clew.casebook.tables import HEALTHY, Fault, Program, healthy
 from clew.casebook.work import Options, bare, observed, prepared
+from clew.knowledge.model import Knowledge
 
 NEAR = 2
 """So many lines beside the right one still count as the right place."""
-BASE_SEEDS = (0, 1)
+BASE_SEEDS = (0, 1, 2)
 """The healthy program is run with these to see how much its figure varies."""
+OTHER_SEEDS = (1, 2)
+"""A fault without an effect is tried with these before it is called equivalent."""
 EQUIVALENT = "equivalent: the figure is that of the sound program"
 
 
 class Trial(NamedTuple):
-    """What became of one fault. `left_out` says why it does not count; `rank` 0: the true cause is not listed."""
+    """What became of one fault. `left_out` says why it does not count; `rank` 0: the true cause is not listed; `tried`:
+    with how many seeds it ran bare; `first_step`: after how many steps a clue spoke for the true cause."""
 
     item: Fault
     seed: int
@@ -35,6 +42,9 @@ class Trial(NamedTuple):
     run_seconds: float = 0.0
     bare_seconds: float = 0.0
     error: str = ""
+    tried: int = 1
+    first_step: int | None = None
+    reason: str = ""
 
     @property
     def alarmed(self) -> bool:
@@ -46,22 +56,65 @@ class Trial(NamedTuple):
         return self.rank == 1
 
 
-def trial(item: Fault, program: Program, seed: int, options: Options, version: str) -> Trial:
-    """Run it bare and, where the fault shows itself, under clew."""
-    plain = bare(item, program, seed, options)
+class Record(NamedTuple):
+    """A trial before it is judged: the picture of the run under clew, None where it does not count, and the right
+    places."""
+
+    held: Trial
+    picture: Picture | None = None
+    places: tuple[tuple[str, int], ...] = ()
+
+
+def record(item: Fault, program: Program, seed: int, options: Options, version: str) -> Record:
+    """Run it bare and, with the first seed with which the fault shows itself, under clew."""
+    if item.cause == HEALTHY:
+        held = _alone(item, seed, bare(item, program, seed, options))
+    else:
+        held = shown(item, program, seed, options)
+    if held.left_out:
+        return Record(held)
+    seen = observed(item, program, held.seed, options, version)
+    return Record(held, seen, tuple(right_lines(item, prepared(program, options))))
+
+
+def shown(item: Fault, program: Program, seed: int, options: Options) -> Trial:
+    """The bare run in which the fault shows itself: an effect that one seed hides can show with another."""
+    first = bare(item, program, seed, options)
+    if first["status"] != 0:
+        return _alone(item, seed, first)
+    values = [bare(healthy(program.name), program, other, options)["figure"] for other in BASE_SEEDS]
+    seeds = [seed, *(other for other in OTHER_SEEDS if other != seed and item.hurts)]
+    for count, other in enumerate(seeds, 1):
+        plain = bare(item, program, other, options)
+        held = _alone(item, other, plain)._replace(
+            effect="none" if plain["status"] else effect_of(program, values, plain["figure"]),
+            sound=sum(values) / len(values),
+            tried=count,
+        )
+        if not held.left_out and (held.effect != "none" or not item.hurts):
+            return held
+    return held._replace(left_out=f"{EQUIVALENT}, with {len(seeds)} seeds")
+
+
+def _alone(item: Fault, seed: int, plain: dict[str, Any]) -> Trial:
+    out = ""
     if plain["status"] != 0:
         last = (plain["tail"].strip().splitlines() or ["nothing printed"])[-1]
-        return Trial(item, seed, f"ends with status {plain['status']}: {last[:100]}", "", plain["figure"], None)
-    sound, effect = None, "none"
-    if item.cause != HEALTHY:
-        values = [bare(healthy(program.name), program, other, options)["figure"] for other in BASE_SEEDS]
-        sound = sum(values) / len(values)
-        effect = effect_of(program, values, plain["figure"])
-        if item.hurts and effect == "none":
-            return Trial(item, seed, EQUIVALENT, effect, plain["figure"], sound)
-    seen = observed(item, program, seed, options, version)
-    held = Trial(item, seed, "", effect, plain["figure"], sound, bare_seconds=plain["seconds"])
-    return judged(held, seen, right_lines(item, prepared(program, options)))
+        out = f"ends with status {plain['status']}: {last[:100]}"
+    return Trial(item, seed, out, "none", plain["figure"], None, bare_seconds=plain["seconds"])
+
+
+def trial_of(held: Record, knowledge: Knowledge, without: Set[str] = frozenset()) -> Trial:
+    """What clew says about it under a table, and without some of its instruments."""
+    if held.picture is None:
+        return held.held
+    if held.picture.get("error"):
+        return judged(held.held, held.picture, list(held.places))
+    again = reweigh(held.picture, knowledge, without)
+    seen = {**held.picture, "verdict": again.verdict, "causes": again.causes()}
+    found = judged(held.held, seen, list(held.places))
+    found = found._replace(first_step=first_step(again, found.item.right))
+    return found._replace(reason=reason(again, found.item.right)) if not found.right else found
 
 
 def effect_of(program: Program, sound: list[float], figure: float | None) -> str:

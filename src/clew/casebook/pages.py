@@ -1,8 +1,14 @@
 """The result of the casebook, for the terminal and as a page."""
 
-from clew.casebook.figures import Figures, figures, groups, missed
+from collections.abc import Mapping
+
+from clew.casebook.figures import Figures, counting, curve, figures, groups, matrix, missed
+from clew.casebook.fit import Choice
 from clew.casebook.judge import Trial
+from clew.casebook.run import NOT_RUN
 from clew.casebook.tables import HEALTHY
+
+HEAD = ["", "faults", "detected", "first", "in three", "place", "steps"]
 
 
 def share(part: int, whole: int) -> str:
@@ -10,37 +16,68 @@ def share(part: int, whole: int) -> str:
 
 
 def table_rows(trials: list[Trial]) -> list[list[str]]:
-    rows = [["", "faults", "detected", "first", "in three", "place"]]
+    rows = [HEAD]
     everything = {"all": [trial for trial in trials if trial.item.cause != HEALTHY]}
     for name, group in {**everything, **groups(trials)}.items():
-        seen = figures(group)
-        rows.append(
-            [
-                name,
-                str(seen.mutants),
-                share(seen.detected, seen.mutants),
-                share(seen.first, seen.mutants),
-                share(seen.third, seen.mutants),
-                share(seen.localised, seen.placed),
-            ]
-        )
+        rows.append(row_of(name, figures(group)))
     return rows
+
+
+def row_of(name: str, seen: Figures) -> list[str]:
+    return [
+        name,
+        str(seen.mutants),
+        share(seen.detected, seen.mutants),
+        share(seen.first, seen.mutants),
+        share(seen.third, seen.mutants),
+        share(seen.localised, seen.placed),
+        str(seen.steps) if seen.spoken else "-",
+    ]
+
+
+def way_rows(ways: Mapping[str, list[Trial]]) -> list[list[str]]:
+    """One row for each way of looking, with what it costs in false alarms."""
+    rows = [[*HEAD, "false alarms", "Brier", "calibration error"]]
+    for name, trials in ways.items():
+        seen = figures(trials)
+        alarms = f"{seen.alarms} of {seen.sound}" if seen.sound else "-"
+        rows.append([*row_of(name, seen), alarms, f"{seen.brier:.3f}", f"{seen.calibration_error:.3f}"])
+    return rows
+
+
+def columns(rows: list[list[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 
 
 def rest(seen: Figures) -> str:
     said = f"Brier score {seen.brier:.3f}, calibration error {seen.calibration_error:.3f}"
     if seen.sound:
         said = f"false alarms on {seen.alarms} of {seen.sound} healthy runs; {said}"
+    if seen.spoken:
+        said += (
+            f"; a clue speaks for the true cause after {seen.steps} steps in the median, in {seen.spoken} of the runs"
+        )
     if seen.overhead:
         said += f"; watched runs take {seen.overhead:.2f} times as long"
     return said[0].upper() + said[1:] + "."
 
 
-def text(trials: list[Trial]) -> str:
-    rows = table_rows(trials)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+def chosen_by(choice: Choice) -> str:
+    """How the two numbers of the table were chosen."""
+    strengths = ", ".join(f"{key:g}: {score:.4f}" for key, score in choice.strengths.items())
+    tempers = ", ".join(f"{key:g}: {-score:.3f}" for key, score in choice.tempers.items())
+    return (
+        f"An expert's guess counts as {choice.strength:g} programs (mean log-likelihood {strengths}).\n"
+        f"Credences are raised to the power {choice.temper:g} (mean Brier score {tempers})."
+    )
+
+
+def text(trials: list[Trial], ways: Mapping[str, list[Trial]] | None = None) -> str:
+    lines = columns(table_rows(trials))
     lines += ["", rest(figures(trials))]
+    if ways:
+        lines += ["", *columns(way_rows(ways))]
     wrong = [trial for trial in trials if missed(trial)]
     if wrong:
         lines += ["", f"{len(wrong)} missed:"]
@@ -48,7 +85,9 @@ def text(trials: list[Trial]) -> str:
     out = [trial for trial in trials if trial.left_out]
     if out:
         lines += ["", f"{len(out)} left out:"]
-        lines += (f"  {trial.item.id}: {trial.left_out}{shown(trial)}" for trial in out)
+        unrun = sum(trial.left_out == NOT_RUN for trial in out)
+        lines += [f"  {unrun} {NOT_RUN}"] if unrun else []
+        lines += (f"  {trial.item.id}: {trial.left_out}{shown(trial)}" for trial in out if trial.left_out != NOT_RUN)
     return "\n".join(lines)
 
 
@@ -61,7 +100,8 @@ def account(trial: Trial) -> str:
         said += f", the true one at {trial.rank}"
     if trial.where:
         said += f", at {', '.join(trial.where)}"
-    return f"{said}{shown(trial)}{f' ({trial.error[-120:]})' if trial.error else ''}"
+    said += f"{shown(trial)}{f' ({trial.error[-120:]})' if trial.error else ''}"
+    return f"{said}; {trial.reason}" if trial.reason else said
 
 
 def shown(trial: Trial) -> str:
@@ -70,12 +110,19 @@ def shown(trial: Trial) -> str:
     return f" [{trial.figure:.4g}" + (f", sound {trial.sound:.4g}]" if trial.sound is not None else "]")
 
 
-def markdown(trials: list[Trial], version: str) -> str:
-    """The page: figures, confusions, misses, what was left out."""
-    rows = table_rows(trials)
+def markdown(trials: list[Trial], version: str, ways: Mapping[str, list[Trial]] | None = None) -> str:
+    """The page: figures, calibration, confusions, misses, what was left out."""
     lines = ["# The casebook", "", f"Source of clew: `{version}`.", ""]
-    lines += _table(rows)
-    lines += ["", rest(figures(trials)), "", "## Confusions", "", "True cause, and what was named first instead.", ""]
+    lines += _table(table_rows(trials))
+    lines += ["", rest(figures(trials))]
+    if ways:
+        lines += ["", "## Ways of looking", ""]
+        lines += _table(way_rows(ways))
+    lines += ["", "## Calibration", "", "Credence of the cause named first, and how often it is the true one.", ""]
+    lines += _table(curve_rows(trials))
+    lines += ["", "## Families", "", "The true family in rows, the family named first in columns.", ""]
+    lines += _table(matrix(trials))
+    lines += ["", "## Confusions", "", "True cause, and what was named first instead.", ""]
     lines += _table(confusions(trials))
     lines += ["", "## Missed", ""]
     lines += _table(
@@ -93,16 +140,18 @@ def markdown(trials: list[Trial], version: str) -> str:
     lines += ["", "## All", ""]
     lines += _table(
         [
-            ["fault", "cause", "verdict", "first", "credence", "rank", "place", "seconds"],
+            ["fault", "cause", "seed", "verdict", "first", "credence", "rank", "place", "clue after", "seconds"],
             *(
                 [
                     trial.item.id,
                     trial.item.cause,
+                    str(trial.seed),
                     trial.verdict,
                     trial.top,
                     f"{trial.credence:.2f}",
                     str(trial.rank),
                     {True: "right", False: "wrong", None: ""}[trial.localised],
+                    "" if trial.first_step is None else str(trial.first_step),
                     f"{trial.seconds:.0f}",
                 ]
                 for trial in trials
@@ -111,6 +160,15 @@ def markdown(trials: list[Trial], version: str) -> str:
         ]
     )
     return "\n".join(lines) + "\n"
+
+
+def curve_rows(trials: list[Trial]) -> list[list[str]]:
+    rows = [["credence", "runs", "mean credence", "right", ""]]
+    for held in curve(counting(trials)):
+        bar = "#" * round(20 * held.right) + "." * (20 - round(20 * held.right))
+        between = f"{held.low:.1f} to {held.low + 0.1:.1f}"
+        rows.append([between, str(held.runs), f"{held.credence:.2f}", f"{held.right:.2f}", f"`{bar}`"])
+    return rows
 
 
 def confusions(trials: list[Trial]) -> list[list[str]]:

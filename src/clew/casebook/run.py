@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from clew.casebook.judge import Trial, trial
+from clew.casebook.judge import Record, Trial, record, trial_of
 from clew.casebook.tables import HEALTHY, Fault, faults, healthy, programs
-from clew.casebook.work import Options, clew_digest
+from clew.casebook.work import NotRun, Options, clew_digest
 from clew.errors import ClewError
+from clew.knowledge.base import load
 
+NOT_RUN = "not run yet"
 Tell = Callable[[Trial, int, int], None]
 
 
@@ -17,24 +19,27 @@ def everything(seeds: int = 1) -> list[tuple[Fault, int]]:
     return [*((item, 0) for item in faults()), *sound]
 
 
-def examine(work: list[tuple[Fault, int]], jobs: int, options: Options, tell: Tell | None = None) -> list[Trial]:
+def examine(work: list[tuple[Fault, int]], jobs: int, options: Options, tell: Tell | None = None) -> list[Record]:
     """Try each, cheapest programs first; the result is in that order."""
     known = programs()
+    knowledge = load()
     version = clew_digest()
     work = sorted(
         work, key=lambda entry: (known[entry[0].program].seconds, entry[0].program, entry[0].cause == HEALTHY)
     )
-    done: list[Trial] = []
+    done: list[Record] = []
 
-    def one(entry: tuple[Fault, int]) -> Trial:
+    def one(entry: tuple[Fault, int]) -> Record:
         item, seed = entry
         try:
-            result = trial(item, known[item.program], seed, options, version)
+            result = record(item, known[item.program], seed, options, version)
+        except NotRun:
+            result = Record(Trial(item, seed, NOT_RUN, "", None, None))
         except ClewError as error:
-            result = Trial(item, seed, str(error), "", None, None)
+            result = Record(Trial(item, seed, str(error), "", None, None))
         done.append(result)
         if tell is not None:
-            tell(result, len(done), len(work))
+            tell(trial_of(result, knowledge), len(done), len(work))
         return result
 
     pool = ThreadPoolExecutor(max_workers=jobs)

@@ -12,39 +12,49 @@ import time
 from typing import Any, NamedTuple
 
 import clew
+from clew.app.domain import domain_seen
+from clew.casebook.first import FirstSteps
 from clew.casebook.mutate import mutate
 from clew.casebook.spoil import SPOILERS
 from clew.casebook.tables import PROGRAMS, Fault, Program
 from clew.errors import ClewError
+from clew.knowledge.measured import NAME as MEASURED
+from clew.observe.collect import processes
 
 LAUNCHERS = {"python": (), "torchrun": ("-m", "torch.distributed.run")}
 LONGEST = 600
 """Seconds after which a run is given up."""
-PICTURE = ("test", "outcome", "measured")
-"""What is kept of each clue: enough to fit likelihoods from."""
+PICTURE = ("test", "outcome", "measured", "source", "reads")
+"""What is kept of each clue besides its places and its first step: enough to weigh again without running."""
+MOST_PLACES = 6
+
+
+class NotRun(ClewError):
+    """Nothing is kept of this run, and it was asked not to run it."""
 
 
 class Options(NamedTuple):
     """Where things are kept, whether exams are made and for how many seconds, and whether a result of another version
-    of clew will do."""
+    of clew will do. `only_kept`: run nothing, raise NotRun where nothing is kept."""
 
     folder: str
     exams: bool = True
     budget: int = 20
     any_version: bool = False
+    only_kept: bool = False
 
 
 def digest(*parts: object) -> str:
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:20]
 
 
-def digest_of_tree(folder: str, skip: str = "") -> str:
+def digest_of_tree(folder: str, skip: tuple[str, ...] = ()) -> str:
     """The digest of every file under a folder, by name and content; compiled files do not count."""
     total = hashlib.sha256()
     for at, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in ("__pycache__", skip))
+        folders[:] = sorted(name for name in folders if name not in ("__pycache__", *skip))
         for name in sorted(files):
-            if not name.endswith(".pyc"):
+            if not name.endswith(".pyc") and name not in skip:
                 path = os.path.join(at, name)
                 total.update(os.path.relpath(path, folder).encode())
                 with open(path, "rb") as file:
@@ -53,8 +63,9 @@ def digest_of_tree(folder: str, skip: str = "") -> str:
 
 
 def clew_digest() -> str:
-    """Of clew's own source, without the casebook: a new fault must not make old results stale."""
-    return digest_of_tree(os.path.dirname(clew.__file__), skip="casebook")
+    """Of clew's own source, without the casebook and what was measured with it: neither a new fault nor a new table may
+    make old results stale, since clues are weighed anew whenever they are counted."""
+    return digest_of_tree(os.path.dirname(clew.__file__), skip=("casebook", MEASURED))
 
 
 def environment() -> dict[str, str]:
@@ -131,6 +142,8 @@ def bare(item: Fault, program: Program, seed: int, options: Options) -> dict[str
     path = os.path.join(options.folder, "bare", f"{key}.json")
     if (known := kept(path)) is not None:
         return known
+    if options.only_kept:
+        raise NotRun(f"{item.id} with seed {seed} has not been run yet.")
     folder = workplace(item, made, options, f"bare-{key}")
     first, rest = words_of(program, seed)
     began = time.monotonic()
@@ -161,6 +174,8 @@ def observed(item: Fault, program: Program, seed: int, options: Options, version
         return known
     if options.any_version and (older := _newest(place, f"{key}-{how}-")) is not None:
         return older
+    if options.only_kept:
+        raise NotRun(f"{item.id} with seed {seed} has not been run under clew yet.")
     folder = workplace(item, made, options, f"clew-{key}-{how}")
     home = os.path.dirname(folder)
     answer = os.path.join(home, "answer.json")
@@ -172,35 +187,66 @@ def observed(item: Fault, program: Program, seed: int, options: Options, version
     began = time.monotonic()
     # -P: the folder of the program must not be searched for the modules that clew itself imports.
     command = [sys.executable, "-P", "-m", "clew", "run", *own, *rest]
-    done = _run(command, folder, {**environment(), "CLEW_HOME": os.path.join(home, "home")})
-    result = picture(kept(answer), done, time.monotonic() - began)
-    result |= {"id": item.id, "seed": seed, "version": version}
+    own_home = os.path.join(home, "home")
+    with FirstSteps(own_home) as first_steps:
+        done = _run(command, folder, {**environment(), "CLEW_HOME": own_home})
+    result = picture(kept(answer), done, time.monotonic() - began, first_steps)
+    result |= {"id": item.id, "seed": seed, "version": version, "how": how}
+    result["domain"] = domain_of(own_home, program.domain)
     if done.returncode >= 0 and "error" not in result:
         keep(path, result)
     shutil.rmtree(home, ignore_errors=True)
     return result
 
 
-def picture(answer: dict[str, Any] | None, done: "subprocess.CompletedProcess[str]", seconds: float) -> dict[str, Any]:
+def picture(
+    answer: dict[str, Any] | None, done: "subprocess.CompletedProcess[str]", seconds: float, first: FirstSteps
+) -> dict[str, Any]:
     """What is kept of clew's answer."""
     if answer is None:
         return {"verdict": "", "error": done.stderr[-600:], "seconds": seconds, "causes": [], "clues": []}
     fields = ("id", "credence", "kind", "where", "clues", "says")
+    exams = answer.get("exams", {})
     return {
         "verdict": answer["verdict"],
         "unknown": answer["unknown"],
         "causes": [{field: cause.get(field) for field in fields} for cause in answer["causes"][:12]],
-        "clues": [
-            {**{field: clue.get(field) for field in PICTURE}, "where": clue.get("where", [])[:3]}
-            for clue in answer["clues"]
-        ],
+        "clues": [clue_kept(clue, answer["run"]["steps"], first) for clue in answer["clues"]],
+        "places": places_kept(answer),
         "files": [entry["path"] for entry in answer["run"].get("files", [])],
         "steps": answer["run"]["steps"],
         "run_seconds": answer["run"]["seconds"],
-        "exams": answer.get("exams", {}).get("made", 0),
+        "exams": exams.get("made", 0),
+        "exams_ended": exams.get("ended", ""),
+        "exams_skipped": [[entry["exam"], entry["why"][:80]] for entry in exams.get("skipped", [])],
         "exit": answer["run"]["exit"],
         "seconds": seconds,
     }
+
+
+def clue_kept(clue: dict[str, Any], steps: int, first: FirstSteps) -> dict[str, Any]:
+    table = {field: clue.get(field) for field in PICTURE}
+    table["where"] = clue.get("where", [])[:MOST_PLACES]
+    table["step"] = first.of(clue["test"], clue["outcome"], steps)
+    if clue.get("why"):
+        table["why"] = clue["why"][:120]
+    return table
+
+
+def places_kept(answer: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """By cause, the places that no clue holds, such as the line of a setting."""
+    told = [place for clue in answer["clues"] for place in clue.get("where", [])]
+    found = {cause["id"]: [place for place in cause["where"] if place not in told] for cause in answer["causes"]}
+    return {name: places for name, places in found.items() if places}
+
+
+def domain_of(home: str, said: str) -> str:
+    """The kind of subject that the run showed itself to be, as clew took it."""
+    for name in sorted(os.listdir(runs)) if os.path.isdir(runs := os.path.join(home, "runs")) else []:
+        parts = processes(os.path.join(runs, name)) if os.path.isdir(os.path.join(runs, name)) else []
+        if parts:
+            return domain_seen(parts[0].series, said)
+    return said
 
 
 def _newest(folder: str, start: str) -> dict[str, Any] | None:

@@ -8,19 +8,18 @@ from clew.app import cases, known
 from clew.cli import complete
 from clew.cli.output import ask, page, save, show
 from clew.errors import ClewError
-from clew.records.clue import Value
+from clew.records.clue import UNCLEAR, Value
 from clew.records.place import Place
 from clew.report import terminal
 from clew.report.text import percent
 
 
 def arguments(parser: ArgumentParser, only: str = "") -> None:
-    """The verbs; only the one that was asked for gets its arguments, unless the shell wants to complete any of them."""
+    """The verbs; no more than the one that was asked for, unless help or the shell want to know of all of them."""
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True)
-    for name, (gist, fill) in VERBS.items():
-        verb = verbs.add_parser(name, help=gist, description=gist[0].upper() + gist[1:] + ".")
-        if only not in VERBS or only == name:
-            fill(verb)
+    for name in [only] if only in VERBS else VERBS:
+        gist, fill = VERBS[name]
+        fill(verbs.add_parser(name, help=gist, description=gist[0].upper() + gist[1:] + "."))
 
 
 def _new(parser: ArgumentParser) -> None:
@@ -177,16 +176,19 @@ def act_new(options: Namespace) -> int:
 def act_clue(options: Namespace) -> int:
     test, outcome = options.test, options.outcome
     measured = dict(_pair(text, "--measured", _value) for text in options.measured)
+    why = options.why
     if not test or not (outcome or measured):
         test, outcome = _pick(options.case, test)
-        if not test:
+        if not outcome:
             return 0
+        if outcome == UNCLEAR and not why:
+            why = ask("why is it unclear? ")
     held = cases.Options(
         tuple(sorted(measured.items())),
         tuple(Place.parse(text) for text in options.at),
         options.says,
         options.reproduce,
-        options.why,
+        why,
     )
     before = cases.weighed(options.case)
     number, case = cases.add_clue(options.case, test, outcome, held)
@@ -248,7 +250,8 @@ def _pick(name: str, test: str) -> tuple[str, str]:
             return "", ""
     held = known.known_test(knowledge, test)
     rows = [(item.name, item.means) for item in held.outcomes]
-    return test, _ask(held.asks, rows, [item.name for item in held.outcomes])
+    rows.append((UNCLEAR, "you looked and cannot tell"))
+    return test, _ask(held.asks, rows, [name for name, _ in rows])
 
 
 def _ask(question: str, rows: list[tuple[str, str]], allowed: list[str]) -> str:

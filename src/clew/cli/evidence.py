@@ -22,7 +22,9 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     seal.add_argument("-o", dest="out", required=True, metavar="OUT", help="where to write the sealed map")
     seal.set_defaults(act=act_seal)
     for verb in (check, tree, seal):
-        verb.add_argument("file", nargs="?" if verb is tree else None, default="", metavar="FILE", help="the map")
+        own = verb is not seal
+        words = "the map (clew's own)" if own else "the map"
+        verb.add_argument("file", nargs="?" if own else None, default="", metavar="FILE", help=words)
     for verb in (check, seal):
         verb.add_argument("--sources", default="", metavar="FOLDER", help="where the cited files are (beside the map)")
 
@@ -35,6 +37,8 @@ def act_check(options: Namespace) -> int:
     if options.json:
         save(options.json, pretty(quotes.to_json(found)))
     print("\n".join(view.check_lines(found, width(sys.stdout), use_colour(sys.stdout))))
+    if found.quotes and all(quote.verdict == "source_missing" for quote in found.quotes):
+        print("None of the cited files is there; say which folder they are in: --sources FOLDER")
     return 0 if maps.sound(found) else 1
 
 

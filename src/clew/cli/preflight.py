@@ -8,9 +8,8 @@ from clew.app import preflight
 from clew.app.known import known_domain
 from clew.cli import complete
 from clew.cli.output import ask, page, show
-from clew.errors import ClewError
+from clew.errors import ClewError, nearest
 from clew.knowledge import load
-from clew.knowledge.search import near
 from clew.report.text import percent, seconds
 
 SHORT = {"very": preflight.SURPRISES[0], "somewhat": preflight.SURPRISES[1], "not": preflight.SURPRISES[2]}
@@ -68,7 +67,7 @@ def act(options: Namespace) -> int:
 
 def _propose(domain: str, proposed: list[preflight.Danger]) -> None:
     made = page()
-    made.say(f"Suppose the run has failed. For a subject of kind {domain!r} these are the likeliest reasons:")
+    made.say(f"Suppose the run has failed. With a subject of kind {domain!r} these are reasons to expect:")
     for index, danger in enumerate(proposed, start=1):
         cost = seconds(danger.check.seconds + (60 if danger.check.person else 0))
         made.say(f"{danger.cause.id} (prior {percent(danger.prior)}): {danger.cause.gloss}.", 2, f"{index}  ")
@@ -85,7 +84,7 @@ def _worry(text: str, proposed: list[preflight.Danger]) -> dict[str, str]:
     if cause is not None:
         return {"cause": cause.id, "says": cause.gloss, "check": check.strip() or cause.refute}
     if not check.strip():
-        close = near(knowledge, text) if " " not in text else []
+        close = nearest(text, list(knowledge.causes)) if " " not in text else []
         hint = (
             f"; did you mean {' or '.join(close)}?"
             if close

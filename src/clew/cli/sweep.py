@@ -1,25 +1,26 @@
 """`clew sweep`: same-seed sweeps and what they show."""
 
 import sys
-import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from clew.app import sweep
+from clew.cli import sweep_battery, sweep_run
 from clew.cli.output import page, save, show
 from clew.errors import ClewError
-from clew.report.text import number, seconds
 
 if TYPE_CHECKING:
-    from clew.sweep.local import Done
+    from clew.sweep.prepare import Request
 
 
 def arguments(parser: ArgumentParser, _: str = "") -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     _plan(verbs.add_parser("plan", help="what a sweep will cost and what it can show"))
-    _run(verbs.add_parser("run", help="run a sweep here, a process and an archived run for each"))
+    sweep_run.arguments(verbs.add_parser("run", help="run a sweep here, a process and an archived run for each"))
     _collect(verbs.add_parser("collect", help="runs of clew, W&B, MLflow, TensorBoard and tables into one file"))
     _judge(verbs.add_parser("judge", help="which value is better, and whether that can be said at all"))
+    _importance(verbs.add_parser("importance", help="which parameters of a random search mattered, and where to look"))
+    sweep_battery.arguments(verbs.add_parser("battery", help="the same code over several tasks, against a baseline"))
 
 
 def _plan(parser: ArgumentParser) -> None:
@@ -34,31 +35,40 @@ def _plan(parser: ArgumentParser) -> None:
     parser.set_defaults(act=plan)
 
 
-def _run(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE.toml", help="the sweep: command, metric, seeds, parameters")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (1)")
-    parser.add_argument("--gpus", default="", metavar="0,1,…", help="one run at a time on each of these GPUs")
-    parser.add_argument("--resume", action="store_true", help="go on with the latest group of this sweep")
-    parser.add_argument("--group", default="", metavar="G", help="add what is missing to this group")
-    parser.add_argument("--retry", action="store_true", help="make crashed runs again as well")
-    parser.set_defaults(act=run)
-
-
 def _collect(parser: ArgumentParser) -> None:
-    words = "a clew archive, W&B's wandb folder, MLflow's mlruns or database, TensorBoard folders, CSV, Parquet, JSONL"
+    words = (
+        "a clew archive, W&B's wandb folder or wandb:ENTITY/PROJECT, MLflow's mlruns, database or http://SERVER, "
+        "TensorBoard folders, CSV, Parquet, JSONL"
+    )
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help=words)
     parser.add_argument("--into", default="runs.parquet", metavar="FILE", help="the cache (runs.parquet)")
     parser.add_argument("--all", action="store_true", help="read everything again, not only what is new")
+    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
     parser.set_defaults(act=collect)
 
 
 def collect(options: Namespace) -> int:
     done = sweep.collect(options.sources, options.into, options.all)
+    from clew.sweep.read import ago
+
     for remark in done.remarks:
         print(f"note: {remark}", file=sys.stderr)
+    if options.json:
+        from clew.records.exact import pretty
+
+        save(options.json, pretty(sweep.collected_json(done, options.into)))
+    for source in done.sources:
+        if not source.failed:
+            older = ", the rest is older than the last look" if source.since else ""
+            print(f"{source.source} ({source.kind}): {_runs(source.runs)} read{older}")
     renewed = f", {done.renewed} renewed" if done.renewed else ""
-    print(f"{options.into}: {done.new} new runs{renewed}; {done.total} in all, {done.points} points")
+    before = f"; last filled {ago(done.before)}" if done.before else ""
+    print(f"{options.into}: {_runs(done.new)} new{renewed}; {done.total} in all, {done.points} points{before}")
     return 1 if done.remarks else 0
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"
 
 
 def plan(options: Namespace) -> int:
@@ -78,47 +88,18 @@ def plan(options: Namespace) -> int:
     return 0
 
 
-def run(options: Namespace) -> int:
-    if options.jobs < 1:
-        raise ClewError(f"--jobs takes a number of runs at a time, not {options.jobs}.")
-    gpus = tuple(part.strip() for part in options.gpus.split(",") if part.strip())
-    how = sweep.RunOptions(options.jobs, gpus, options.group, options.resume, options.retry)
-    made = sweep.ready(options.file, how)
-    for note in made.notes:
-        print(f"note: {note}", file=sys.stderr)
-    held = f", {made.held} are there already" if made.held else ""
-    print(f"{made.group}: {len(made.jobs)} runs to make{held}", file=sys.stderr, flush=True)
-    line = Line(len(made.jobs), made.plan.metric)
-    failed = sweep.run(made, how, line)
-    print(f"{made.group}: {line.count} runs made, {failed} of them crashed or without {made.plan.metric}")
-    print(f"clew sweep judge . --metric {made.plan.metric} --goal {made.plan.goal} --group {made.group}")
-    return 1 if failed else 0
-
-
-class Line:
-    """A line for every run that has ended, failures with the last thing they printed."""
-
-    def __init__(self, total: int, metric: str) -> None:
-        self.total, self.metric, self.count, self.began = total, metric, 0, time.monotonic()
-
-    def __call__(self, done: "Done") -> None:
-        self.count += 1
-        left = (time.monotonic() - self.began) / self.count * (self.total - self.count)
-        if done.fine:
-            said = f"{self.metric} {number(done.value)}"
-        elif done.exit == 0:
-            said = f"ended without printing {self.metric}"
-        else:
-            said = f"CRASHED ({done.signal or f'exit {done.exit}'}): {done.last_line or 'no output'}"
-        place = f"[{self.count}/{self.total}]"
-        print(f"{place} {done.job.label}: {said}, {seconds(done.seconds)}; {seconds(left)} left", file=sys.stderr)
-
-
 def _judge(parser: ArgumentParser) -> None:
     words = "tables of runs (CSV, Parquet, JSONL) or folders with a clew archive"
     parser.add_argument("runs", nargs="+", metavar="RUNS", help=words)
     parser.add_argument("--metric", required=True, metavar="M", help="the column to compare by")
     parser.add_argument("--param", default="", metavar="P", help="the parameter to judge (all that vary)")
+    _choice(parser)
+    parser.add_argument("--html", metavar="FILE", help="write the report as one page")
+    parser.set_defaults(act=judge)
+
+
+def _choice(parser: ArgumentParser) -> None:
+    """Which runs, which way is better, and where the machine-readable result goes."""
     parser.add_argument("--goal", default="", metavar="max|min", help="which way is better (by the metric's name)")
     parser.add_argument("--group", nargs="+", action="extend", default=[], metavar="G", help="these groups only")
     parser.add_argument("--after", default="", metavar="DATE", help="runs made on or after this date only")
@@ -127,17 +108,38 @@ def _judge(parser: ArgumentParser) -> None:
     parser.add_argument("--group-by", default="", metavar="COLUMN", help="the column that names the group (group)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of clew's own random draws (0)")
     parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
-    parser.add_argument("--html", metavar="FILE", help="write the report as one page")
-    parser.set_defaults(act=judge)
 
 
-def judge(options: Namespace) -> int:
+def _importance(parser: ArgumentParser) -> None:
+    words = "tables of runs (CSV, Parquet, JSONL) or folders with a clew archive"
+    parser.add_argument("runs", nargs="+", metavar="RUNS", help=words)
+    parser.add_argument("--metric", required=True, metavar="M", help="the column to compare by")
+    words = "a parameter to weigh, as often as needed (all that vary)"
+    parser.add_argument("--param", action="append", default=[], metavar="P", help=words)
+    _choice(parser)
+    parser.set_defaults(act=importance)
+
+
+def importance(options: Namespace) -> int:
     sweep.needs_numpy()
+    from clew.app import sweep_more
+    from clew.report.sweep_search_page import search_page
+
+    view = sweep_more.search(options.runs, _request(options, ""), tuple(options.param))
+    if options.json:
+        from clew.records.exact import pretty
+
+        save(options.json, pretty(sweep_more.search_json(view)))
+    show(search_page(view, page()))
+    return 0
+
+
+def _request(options: Namespace, param: str) -> "Request":
     from clew.sweep.prepare import Request
 
-    request = Request(
+    return Request(
         options.metric,
-        options.param,
+        param,
         options.goal,
         tuple(options.group),
         options.after,
@@ -146,7 +148,11 @@ def judge(options: Namespace) -> int:
         options.group_by,
         options.seed,
     )
-    view = sweep.judge(options.runs, request)
+
+
+def judge(options: Namespace) -> int:
+    sweep.needs_numpy()
+    view = sweep.judge(options.runs, _request(options, options.param))
     if options.json:
         from clew.records.exact import pretty
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from clew.errors import ClewError
+from clew.exams.around import Around
 from clew.exams.batches import Batch
 from clew.exams.lab import apart, seed_all
 from clew.exams.replay import Player, TapedLoss, TapedModel
@@ -23,10 +24,13 @@ from clew.tape.model import Tape
 from clew.tape.names import short
 
 SUMS = ("add", "__add__", "__radd__", "sum", "add_", "__iadd__")
+DIFFERENCES = ("sub", "__sub__", "__rsub__", "rsub", "subtract", "sub_", "__isub__")
 
 
 class CapturedSubject(Subject):
     """The captured step behind the interface of a subject. `folder` is the capture's."""
+
+    torch_only = True
 
     def __init__(self, folder: str, device: str = "") -> None:
         self.tape = files.read_tape(folder)
@@ -48,6 +52,10 @@ class CapturedSubject(Subject):
             name="the captured step",
         )
         self.optimizer = self._optimizer_of
+        self.procedure = Around(files.read_json(folder, files.PROCEDURE) or {}, self.optimizers, self.tape.step)
+        self.clip = self.procedure.clipping()
+        self.schedule, self.horizon = self.procedure.schedule(), self.procedure.horizon
+        self.plain_batches = self._undisturbed()
         self.random = self._is_random()
 
     def _batches(self, stem: str) -> list[Batch]:
@@ -72,7 +80,22 @@ class CapturedSubject(Subject):
             for batch in found
         ]
 
+    def _undisturbed(self) -> list[Batch]:
+        """The first batches before random numbers were put on them, as many as that is known of."""
+        entering = self.tape.of_role("input", "target")
+        found = []
+        for number, batch in enumerate(self.batches):
+            held = files.read_tensors(self.folder, f"plain-{number}.safetensors")
+            if not held:
+                break
+            inputs = [held[f"input{index}"] for index, value in enumerate(entering) if value.role == "input"]
+            found.append(Batch(tuple(tensor.to(self.player.device) for tensor in inputs), batch.target))
+        return found
+
     # --- what a captured subject knows more
+
+    def beyond(self) -> str:
+        return self.procedure.beyond()
 
     def place(self, name: str = "") -> Place | None:
         tape = self.tape
@@ -117,18 +140,19 @@ class CapturedSubject(Subject):
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
         """The terms of a loss that is a sum, by place; nothing when it is none."""
         tape = self.tape
-        slots = _terms(tape, tape.loss)
-        if len(slots) < 2 or not isinstance(self.loss, TapedLoss):
+        signs = _terms(tape, tape.loss)
+        if len(signs) < 2 or not isinstance(self.loss, TapedLoss):
             return {}
         output = self.call(model, batch.inputs)
         env = self.loss.values(output, batch.target)
         self.player.play(env, tape.split, len(tape.calls), self.loss.rows, True)
         named = {}
-        for slot in slots:
+        for slot, sign in signs:
             call = next(call for call in tape.calls if slot in call.made)
             place = tape.places[call.place] if call.place >= 0 else None
-            named[f"{short(call.function)} at {place}" if place else f"term {slot}"] = env[slot]
-        return named if len(named) == len(slots) else {f"term {slot}": env[slot] for slot in slots}
+            name = f"{short(call.function)} at {place}" if place else f"term {slot}"
+            named[name if sign > 0 else f"minus {name}"] = sign * env[slot]
+        return named if len(named) == len(signs) else {f"term {slot}": sign * env[slot] for slot, sign in signs}
 
     def _optimizer_of(self, parameters: Any) -> torch.optim.Optimizer:
         del parameters
@@ -181,16 +205,20 @@ def captured(run_folder: str, device: str = "") -> CapturedSubject:
     raise ClewError(f"no training step was kept of the run in {run_folder}; run it with clew run --keep-capture.")
 
 
-def _terms(tape: Tape, slot: int) -> list[int]:
-    """The slots that are added up to one."""
+def _terms(tape: Tape, slot: int, sign: int = 1) -> list[tuple[int, int]]:
+    """The slots that are added up to one, each with its sign."""
     call = next((call for call in reversed(tape.calls[tape.split :]) if slot in call.made), None)
-    if call is None or short(call.function) not in SUMS:
-        return [slot]
-    uses = slots_in([call.args, call.kwargs["dict"]])
+    name = short(call.function) if call is not None else ""
+    if call is None or name not in (*SUMS, *DIFFERENCES) or call.kwargs["dict"]:
+        return [(slot, sign)]
+    uses = slots_in(call.args)
     made = {made for other in tape.calls for made in other.made}
     if len(uses) < 2 or not all(use in made for use in uses):
-        return [slot]
-    return [part for use in uses for part in _terms(tape, use)]
+        return [(slot, sign)]
+    signs = [sign] * len(uses)
+    if name in DIFFERENCES:
+        signs[0 if name in ("rsub", "__rsub__") else 1] = -sign
+    return [part for use, its in zip(uses, signs, strict=True) for part in _terms(tape, use, its)]
 
 
 def _predict(loss: str) -> Any:

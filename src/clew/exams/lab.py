@@ -180,8 +180,8 @@ class Lab:
     @contextmanager
     def seeded(self, more: int = 0) -> Iterator[None]:
         """All random states set by the lab's seed inside, and as they were after it."""
-        with apart():
-            seed_all(self.seed + more)
+        with apart(self.subject.torch_only):
+            seed_all(self.seed + more, self.subject.torch_only)
             yield
 
     def left(self) -> float:
@@ -211,24 +211,38 @@ def _devices() -> list[int]:
     return list(range(cuda.device_count())) if cuda.is_available() and cuda.is_initialized() else []
 
 
-def seed_all(seed: int) -> None:
-    random.seed(seed)
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+def seed_all(seed: int, torch_only: bool = False) -> None:
+    if not torch_only:
+        random.seed(seed)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed(seed % 2**32)
+    if _accelerated():
+        torch.manual_seed(seed)
+    else:  # where there is no device, torch notes who asked for its seed, which takes a thousand times as long
+        torch.default_generator.manual_seed(seed)
+
+
+def _accelerated() -> bool:
+    if hasattr(torch, "accelerator"):
+        return torch.accelerator.is_available()
+    return torch.cuda.is_available() or torch.backends.mps.is_available()
 
 
 @contextmanager
-def apart() -> Iterator[None]:
-    """Every random state and the grad mode are afterwards as they were before."""
-    numpy = sys.modules.get("numpy")
-    held = random.getstate(), numpy.random.get_state() if numpy is not None else None
-    with torch.random.fork_rng(devices=_devices()), torch.enable_grad():
+def apart(torch_only: bool = False) -> Iterator[None]:
+    """Every random state and the grad mode are afterwards as they were before. With `torch_only`, for what draws no
+    other random numbers, it takes a tenth of the time."""
+    numpy = sys.modules.get("numpy") if not torch_only else None
+    held = None if torch_only else random.getstate(), numpy.random.get_state() if numpy is not None else None
+    states = random_states()
+    with torch.enable_grad():
         try:
             yield
         finally:
-            random.setstate(held[0])
+            set_random_states(states)
+            if held[0] is not None:
+                random.setstate(held[0])
             if numpy is not None:
                 numpy.random.set_state(held[1])
 

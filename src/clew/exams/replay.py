@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from clew.errors import ClewError
+from clew.exams.disturbed import disturbed
 from clew.exams.subject import Seen
 from clew.tape.coding import decode, slots_in
 from clew.tape.model import Call, Tape
@@ -55,13 +56,25 @@ class Player:
             short(call.function).rstrip("_") != short(call.function) or "inplace" in str(call.kwargs)
             for call in tape.calls
         )
+        self.disturbed = disturbed(tape)
 
     def play(
-        self, env: dict[int, Any], first: int, last: int, rows: int, training: bool, seen: list[Seen] | None = None
+        self,
+        env: dict[int, Any],
+        first: int,
+        last: int,
+        rows: int,
+        training: bool,
+        seen: list[Seen] | None = None,
+        passing: bool = False,
     ) -> None:
-        """Make the calls from `first` to before `last`; values by slot are read from and written to `env`."""
+        """Make the calls from `first` to before `last`; values by slot are read from and written to `env`. With
+        `passing`, those that put random numbers on the inputs are left out."""
         for index in range(first, last):
             call = self.tape.calls[index]
+            if passing and index in self.disturbed:
+                env[call.made[0]] = env[self.disturbed[index]]
+                continue
             function, flag = self.functions[index], self.flags[index]
             result = self._call(call, function, flag, env, rows, training)
             made = list(_tensors(result))
@@ -100,6 +113,7 @@ class TapedModel(nn.Module):
     def __init__(self, player: Player, state: dict[str, torch.Tensor], trained: set[str]) -> None:
         super().__init__()
         self.player = player
+        self.undisturbed = False  # whether random numbers are kept off the inputs
         tape = player.tape
         self.slots: dict[str, int] = {}
         self.constants: dict[int, torch.Tensor] = {}
@@ -126,7 +140,7 @@ class TapedModel(nn.Module):
     def walk(self, inputs: Sequence[torch.Tensor], seen: list[Seen] | None) -> Any:
         tape = self.player.tape
         env = self.values(inputs)
-        self.player.play(env, 0, tape.split, rows_of(tape, inputs), self.training, seen)
+        self.player.play(env, 0, tape.split, rows_of(tape, inputs), self.training, seen, self.undisturbed)
         outputs = tuple(env[slot] for slot in tape.outputs)
         return outputs[0] if len(outputs) == 1 else outputs
 

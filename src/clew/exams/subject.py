@@ -27,6 +27,16 @@ class Seen(NamedTuple):
     place: Place | None = None
 
 
+class Clipping(NamedTuple):
+    """How gradients are clipped before a step: by their norm or value by value; of which parameters, all when none is
+    named."""
+
+    limit: float
+    kind: str = "norm"
+    norm_type: float = 2.0
+    names: frozenset[str] = frozenset()
+
+
 class Subject:
     """`Subject(model, loss, batches)`.
 
@@ -59,8 +69,17 @@ class Subject:
         self.name = name or type(model).__name__
         self.batches = _some(batches)
         self.val_batches = _some(val_batches) if val_batches is not None else []
+        # What is done around a step, where it is known: how gradients are clipped, the factor of the rate by step, over
+        # how many steps, and the first batches without what is put on them by chance.
+        self.clip: float | Clipping | None = None
+        self.schedule: Callable[[int], float] | None = None
+        self.horizon = 0
+        self.plain_batches: list[Batch] = []
         if not self.batches:
             raise ClewError("a subject needs at least one batch: Subject(model, loss, batches=[(inputs, target), …]).")
+
+    torch_only = False
+    """Whether nothing but torch draws random numbers in it."""
 
     # A captured subject knows more; these are what a given one can say.
 
@@ -71,6 +90,10 @@ class Subject:
     def parts(self) -> list[str]:
         """What could not be replayed and why, each a sentence."""
         return []
+
+    def beyond(self) -> str:
+        """Augmentation that is known of and cannot be left out, with the reason; nothing when there is none."""
+        return ""
 
     def trained(self) -> nn.Module | None:
         """A copy of the model late in its training; None when there is only the one that was given."""

@@ -1,23 +1,27 @@
 """The knowledge base, ready to use.
 
 Parsing and checking the files takes about a third of a second; what comes out is kept in the user's cache folder under
-the digest of the files, so that `clew why` starts in a few hundredths. The cache is only ever a copy: when it is
+a digest of what the files are, so that `clew why` starts in a few hundredths. The cache is only ever a copy: when it is
 missing, damaged or of another version it is made again, and when it cannot be written nothing is lost but time. It is
 kept in Python's own format for compiled modules, behind a checksum: JSON took ten times as long to read (docs/LOG.md).
 """
 
 import gc
-import hashlib
 import marshal
 import os
 import sys
+import zlib
 from collections.abc import Callable
 from typing import Any
 
+from clew import __version__
 from clew.knowledge import model
 from clew.knowledge.model import Knowledge
+from clew.records import exact
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
+MOST_KEPT = 8
+"""One for each environment that clew is installed in, so that two of them do not take turns in compiling."""
 
 _held: dict[str, Knowledge] = {}
 
@@ -48,8 +52,8 @@ def cached(name: str, make: Callable[[], Any], folder: str = FOLDER) -> Any:
     try:
         with open(path, "rb") as file:
             content = file.read()
-        if hashlib.sha256(content[32:]).digest() == content[:32]:
-            return marshal.loads(content[32:])
+        if content[:4] == _checksum(content[4:]):
+            return marshal.loads(content[4:])
     except (OSError, ValueError, EOFError, TypeError):
         content = b""
     made = make()
@@ -63,13 +67,17 @@ def _keep(path: str, name: str, content: bytes) -> None:
     try:
         os.makedirs(folder, exist_ok=True)
         with open(part, "wb") as file:
-            file.write(hashlib.sha256(content).digest() + content)
+            file.write(_checksum(content) + content)
         os.replace(part, path)
-        for old in os.listdir(folder):
-            if old.startswith(f"{name}-") and old != os.path.basename(path):
-                os.unlink(os.path.join(folder, old))
+        held = [os.path.join(folder, item) for item in os.listdir(folder) if item.startswith(f"{name}-")]
+        for old in sorted(held, key=os.path.getmtime)[:-MOST_KEPT]:
+            os.unlink(old)
     except OSError:
         return
+
+
+def _checksum(content: bytes) -> bytes:
+    return zlib.crc32(content).to_bytes(4, "big")
 
 
 def cache_path(name: str, key: str) -> str:
@@ -78,20 +86,18 @@ def cache_path(name: str, key: str) -> str:
 
 
 def _digest(folder: str) -> str:
-    """Over the code that gives the data its form as well, so that a changed record type never meets an old cache."""
-    total = hashlib.sha256(f"{sys.implementation.cache_tag} {marshal.version}".encode())
+    """Which files, how long, and changed when: what Python asks about its own compiled modules. The code that gives
+    the data its form counts too, so that a changed record type never meets an old cache."""
     here = os.path.dirname(os.path.abspath(__file__))
-    evidence = os.path.join(os.path.dirname(here), "evidence")
-    code = [
-        os.path.join(where, name) for where in (here, evidence) for name in os.listdir(where) if name.endswith(".py")
-    ]
-    data = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
-    for path in sorted(data) + sorted(code):
-        with open(path, "rb") as file:
-            content = file.read()
-        total.update(f"{os.path.basename(path)}\0{len(content)}\0".encode())
-        total.update(content)
-    return total.hexdigest()[:24]
+    parts = [f"{sys.implementation.cache_tag} {marshal.version} {__version__}"]
+    for where in (here, os.path.join(os.path.dirname(here), "evidence"), folder):
+        for root, _, names in os.walk(where):
+            for name in names:
+                if name.endswith((".py", ".toml", ".argdown")):
+                    path = os.path.join(root, name)
+                    found = os.stat(path)
+                    parts.append(f"{path} {found.st_size} {found.st_mtime_ns}")
+    return exact.digest(sorted(parts))
 
 
 def _bare(value: Any) -> Any:

@@ -70,7 +70,8 @@ class Decisive(NamedTuple):
 
 
 class Test(NamedTuple):
-    """One observation that somebody or something can make."""
+    """One observation that somebody or something can make. `measured`: on how many programs `healthy` and `otherwise`
+    were measured."""
 
     id: str
     asks: str
@@ -91,6 +92,7 @@ class Test(NamedTuple):
     decisive: tuple[Decisive, ...] = ()
     domains: tuple[str, ...] = ()
     version: int = 1
+    measured: tuple[int, int] = (0, 0)
 
     def outcome(self, name: str) -> Outcome | None:
         for outcome in self.outcomes:
@@ -193,7 +195,7 @@ class Domain(NamedTuple):
 
 class Priors(NamedTuple):
     """Shares that are not families of faults. `none` is by setting: a complaint, or a routine run. `by_hand` is what
-    an observation costs a person, in seconds, by who usually makes it."""
+    an observation costs a person, in seconds, by who usually makes it. Credences are raised to the power `temper`."""
 
     unknown: float
     unknown_floor: float
@@ -201,6 +203,7 @@ class Priors(NamedTuple):
     none: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     by_hand: tuple[tuple[str, float], ...]
     why: str
+    temper: float = 1.0
 
 
 class Source(NamedTuple):

@@ -13,6 +13,7 @@ from clew.errors import ClewError, did_you_mean
 from clew.evidence import argdown
 from clew.evidence.credence import Node, propagate
 from clew.evidence.model import Argument, Statement
+from clew.knowledge import measured
 from clew.knowledge.model import (
     AntiPattern,
     Cause,
@@ -43,6 +44,7 @@ CHANNELS = (
     "metric curve",
     "validation curve",
     "data sample",
+    "data files",
     "labels",
     "split",
     "loss call",
@@ -183,15 +185,16 @@ def read_toml(path: str, name: str) -> dict[str, Any]:
         raise ClewError(f"{name} cannot be read: {error.strerror}.") from error
 
 
-def compile_folder(folder: str) -> Knowledge:
-    """Read and check everything below `folder`; raise one ClewError that lists every fault."""
+def compile_folder(folder: str, guessed: bool = False) -> Knowledge:
+    """Read and check everything below `folder`; raise one ClewError that lists every fault. `guessed`: leave out what
+    was measured, and give the expert's guesses alone."""
     faults = Faults()
     families, glosses = _vocabulary(faults, folder)
     claims = _claims(faults, folder)
     knowledge = Knowledge(
         families=families,
         causes={cause.id: cause for cause in _causes(faults, folder, glosses)},
-        tests={test.id: test for test in _tests(faults, folder)},
+        tests={test.id: test for test in _tests(faults, folder, glosses)},
         symptoms=_simple(faults, folder, "symptoms.toml", _symptom),
         triage=_simple(faults, folder, "triage.toml", _triage),
         lenses=_simple(faults, folder, "lenses.toml", _lens),
@@ -208,10 +211,11 @@ def compile_folder(folder: str) -> Knowledge:
             faults.add(f"causes/{gloss.split('.')[0]}.toml", gloss, "(entry)", "is missing")
     knowledge = _expand_wildcards(knowledge)
     _check_references(faults, knowledge)
+    counts = None if guessed else measured.read(faults, folder, knowledge)
     if faults.found:
         count = len(faults.found)
         raise ClewError(f"the knowledge base has {count} fault{'s' * (count > 1)}:\n  " + "\n  ".join(faults.found))
-    return knowledge
+    return knowledge if counts is None else measured.applied(knowledge, counts)
 
 
 def _entries(faults: Faults, folder: str, name: str) -> Iterator[Entry]:
@@ -267,10 +271,25 @@ def _causes(faults: Faults, folder: str, glosses: dict[str, str]) -> Iterator[Ca
             entry.done()
 
 
-def _tests(faults: Faults, folder: str) -> Iterator[Test]:
+def _tests(faults: Faults, folder: str, glosses: dict[str, str]) -> Iterator[Test]:
     for name in _files(folder, "tests"):
         for entry in _entries(faults, folder, name):
-            yield _test(entry)
+            for cause in entry.words("each", needed=False):
+                table = {key: _filled(value, cause, glosses) for key, value in entry.table.items() if key != "each"}
+                yield _test(Entry(faults, name, f"{entry.name}_{cause.replace('.', '_')}", table))
+            if "each" not in entry.table:
+                yield _test(entry)
+
+
+def _filled(value: Any, cause: str, glosses: dict[str, str]) -> Any:
+    """A field of a pattern, with the names of one cause in it."""
+    if isinstance(value, str):
+        return value.replace("{cause}", cause).replace("{gloss}", glosses.get(cause, cause))
+    if isinstance(value, list):
+        return [_filled(item, cause, glosses) for item in value]
+    if isinstance(value, dict):
+        return {key: _filled(item, cause, glosses) for key, item in value.items()}
+    return value
 
 
 def _test(entry: Entry) -> Test:

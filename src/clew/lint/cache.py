@@ -51,7 +51,7 @@ class Cache:
         if any(self.stamp(other) != stamp for other, stamp in entry["reads"]):
             return None
         trouble = Trouble(*entry["trouble"]) if entry["trouble"] else None
-        return Looked(tuple(finding(row) for row in entry["findings"]), trouble)
+        return Looked(tuple(finding(row) for row in entry["findings"]), trouble, asked=tuple(entry["asked"]))
 
     def put(self, path: str, looked: Looked) -> None:
         full = os.path.abspath(path)
@@ -61,6 +61,7 @@ class Cache:
             "reads": [(other, self.stamp(other)) for other in looked.reads],
             "wide": self.everything if looked.wide else "",
             "findings": looked.findings,
+            "asked": looked.asked,
             "trouble": looked.trouble,
         }
         self.changed = True

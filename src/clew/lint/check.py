@@ -14,12 +14,14 @@ from clew.lint.source import Source, Unreadable, concerns, decode, read
 
 
 class Looked(NamedTuple):
-    """What one file gave. `reads` are the other files the answer rests on, `wide` says that callers were searched."""
+    """What one file gave. `reads` are the other files the answer rests on, `wide` says that callers were searched;
+    `asked` are the causes that rules with something to look at there know of."""
 
     findings: tuple[Finding, ...]
     trouble: Trouble | None
     reads: tuple[str, ...] = ()
     wide: bool = False
+    asked: tuple[str, ...] = ()
 
 
 def look(path: str, data: bytes, project: Project, rules: dict[str, Rule]) -> Looked:
@@ -42,10 +44,12 @@ def look(path: str, data: bytes, project: Project, rules: dict[str, Rule]) -> Lo
     script = Script(module, project, source.text)
     findings: list[Finding] = []
     trouble = None
+    asked: set[str] = set()
     # Tests build small, odd models on purpose: what is only worth a look is not worth it there.
     for rule in rules.values():
         if rule.needs and rule.needs.isdisjoint(module.names):
             continue
+        asked.add(rule.cause)
         try:
             found = [finding(rule, hit, module, script, source) for hit in rule.check(script)]
             findings += found if not script.tests else [one for one in found if one.confidence != "look"]
@@ -54,7 +58,7 @@ def look(path: str, data: bytes, project: Project, rules: dict[str, Rule]) -> Lo
     script.forget()
     findings = sorted(set(findings), key=lambda one: (one.cell, one.line, one.column, one.rule))
     reads = tuple(sorted(project.touched - {os.path.abspath(path)}))
-    return Looked(tuple(findings), trouble, reads, project.searched)
+    return Looked(tuple(findings), trouble, reads, project.searched, tuple(sorted(asked)))
 
 
 LINE = re.compile(r"\bline (\d+)\b")

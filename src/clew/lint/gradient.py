@@ -57,6 +57,9 @@ LOADER = re.compile(r"loader|(^|_)dl\b", re.IGNORECASE)
 NAMED_LOSS = re.compile(r"^(criterion|crit|loss_fn|loss_func|loss_function|criterion_\w+)$")
 
 
+PLAIN = ("constant", "number")
+
+
 class Cut(NamedTuple):
     """Why no gradient comes through, and the node that stops it."""
 
@@ -97,9 +100,7 @@ class _Cutter:
             return self.both(node.body, node.orelse, where)
         if isinstance(node, ast.List | ast.Tuple) and node.elts:
             parts = [self.cut(item, where) for item in node.elts]
-            return (
-                next((part for part in parts if part and part.reason != "constant"), parts[0]) if all(parts) else None
-            )
+            return next((part for part in parts if part and part.reason not in PLAIN), parts[0]) if all(parts) else None
         return None
 
     def both(self, left: Any, right: Any, where: Where) -> Cut | None:
@@ -107,7 +108,7 @@ class _Cutter:
         second = self.cut(right, where) if first is not None else None
         if first is None or second is None:
             return None
-        return first if second.reason == "constant" else second if first.reason == "constant" else first
+        return first if second.reason in PLAIN else second if first.reason in PLAIN else first
 
     def named(self, node: ast.Name, where: Where) -> Cut | None:
         scope = where.block.scope
@@ -142,7 +143,7 @@ class _Cutter:
                     stopped = self.cut(value, made.where)
                 if stopped is None:
                     return None
-            if found is None or found.reason == "constant":
+            if found is None or found.reason in PLAIN:
                 found = stopped
         return found
 
@@ -300,6 +301,8 @@ def computed(script: Script, node: Any, where: Where, deep: int = 12) -> bool:
         return any(computed(script, part, where, deep - 1) for part in (node.left, node.right))
     if isinstance(node, ast.List | ast.Tuple):
         return any(computed(script, part, where, deep - 1) for part in node.elts)
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        return computed(script, node.elt, where, deep - 1)
     if isinstance(node, ast.Name):
         scope = where.block.scope
         if node.id in scope.defs:

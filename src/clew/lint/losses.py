@@ -80,23 +80,23 @@ def _find(script: Script) -> Iterator[LossCall]:
 
 
 def _around(script: Script, call: ast.Call, value: Value) -> LossCall | None:
-    """A call of the project's own module, whose forward only hands its input on to a loss of torch."""
+    """A call of the project's own module, whose forward hands its input on, as it is, to a loss of torch."""
     forward = value.cls.methods.get("forward") if value.cls is not None else None
-    if forward is None or len(forward.returns) != 1:
+    if forward is None or value.const == "self":
         return None
-    given, where = forward.returns[0]
-    if not isinstance(given, ast.Call) or not given.args or not isinstance(given.args[0], ast.Name):
-        return None
-    inner = given.args[0].id
-    plain = inner in forward.params and len(forward.defs[inner]) == 1
-    prediction = argument(call, forward, inner) if plain else None
-    if prediction is None:
-        return None
-    for held in script.values.value(given.func, where, None)[:1]:
-        name = held.name.rsplit(".", 1)[-1]
-        known = held.name.startswith("torch.nn.") and held.kind in ("instance", "ref")
-        if name in WANTS and (known or str(held.name).startswith(PREFIXES)):
-            return LossCall(call, name, WANTS[name], prediction, None, held)
+    for given in forward.calls:
+        first = given.args[0] if given.args else None
+        if not isinstance(first, ast.Name) or not isinstance(given.func, ast.Name | ast.Attribute):
+            continue
+        plain = first.id in forward.params and len(forward.defs[first.id]) == 1
+        prediction = argument(call, forward, first.id) if plain else None
+        if prediction is None:
+            continue
+        for held in script.values.value(given.func, forward.module.where(given), None)[:1]:
+            name = held.name.rsplit(".", 1)[-1]
+            known = held.name.startswith("torch.nn.") and held.kind in ("instance", "ref")
+            if name in WANTS and (known or str(held.name).startswith(PREFIXES)):
+                return LossCall(call, name, WANTS[name], prediction, None, held)
     return None
 
 
@@ -150,10 +150,7 @@ def _lossy(name: str, script: Script, classes: set[str]) -> bool:
 
 def _may_receive(script: Script) -> bool:
     """Whether a loss object may come in from another file."""
-    names = script.module.names
-    return any(
-        word in names for word in ("criterion", "loss_fn", "loss_func", "criterions", "loss_function", "loss_fct")
-    )
+    return any("loss" in name.lower() or "crit" in name.lower() for name in script.module.names)
 
 
 def _made(script: Script, call: ast.Call, name: str, made: Value | None) -> LossCall:

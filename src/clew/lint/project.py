@@ -170,12 +170,7 @@ class Project:
         found: list[tuple[ast.Call, Where]] = []
         seen = 0
         for path in self.around(module.path):
-            text = self.texts.get(path)
-            if text is None:
-                try:
-                    text = self.texts[path] = read_bytes(path)
-                except Unreadable:
-                    text = self.texts[path] = b""
+            text = self.bytes_of(path)
             if not all(word in text for word in words):
                 continue
             seen += 1
@@ -183,6 +178,19 @@ class Project:
             if other is not None and other is not module:
                 found += calls_of(other, module.name.rsplit(".", 1)[-1], name)
         return found
+
+    def neighbours_with(self, path: str, word: str) -> int:
+        """How many of the files around mention a word."""
+        self.searched = True
+        return sum(word.encode() in self.bytes_of(other) for other in self.around(path))
+
+    def bytes_of(self, path: str) -> bytes:
+        if path not in self.texts:
+            try:
+                self.texts[path] = read_bytes(path)
+            except Unreadable:
+                self.texts[path] = b""
+        return self.texts[path]
 
     def around(self, path: str) -> list[str]:
         """The files of this run that may well import `path`: those below the same root, or only those beside it when

@@ -20,12 +20,13 @@ FEW = 150
 
 
 class Result(NamedTuple):
-    """What a run over files gave."""
+    """What a run over files gave. `asked` are the causes that were looked for in any of them."""
 
     findings: tuple[Finding, ...]
     troubles: tuple[Trouble, ...]
     files: int
     cached: int
+    asked: frozenset[str] = frozenset()
 
 
 def run(
@@ -51,7 +52,8 @@ def run(
     for path in paths:
         findings += settle(path, found[path], settings, given)
     troubles = tuple(looked.trouble for looked in found.values() if looked.trouble is not None)
-    return Result(tuple(findings), troubles, len(paths), hits)
+    asked = frozenset(cause for looked in found.values() for cause in looked.asked)
+    return Result(tuple(findings), troubles, len(paths), hits, asked)
 
 
 def _stamp(path: str) -> str:

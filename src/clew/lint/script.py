@@ -66,6 +66,16 @@ class Script:
             at = at.parent
         return at.cls if at is not None else None
 
+    def at_home(self, where: Where) -> "Script":
+        """The file that a place lies in, ready to be asked the same questions."""
+        module = where.block.scope.module
+        if module is self.module:
+            return self
+        others: dict[Module, Script] = self.known.setdefault("scripts", {})
+        if module not in others:
+            others[module] = Script(module, self.project, "")
+        return others[module]
+
     # names and calls
 
     def calls(self, *names: str) -> Iterator[ast.Call]:

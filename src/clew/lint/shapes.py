@@ -6,7 +6,7 @@ from typing import Any
 from clew.lint.flow import reaching
 from clew.lint.index import Where
 from clew.lint.script import Script
-from clew.lint.values import Value
+from clew.lint.values import Value, argument
 
 ELEMENTWISE = frozenset(
     "relu sigmoid tanh float double half to cuda cpu detach clone abs exp log sqrt square pow clamp contiguous type "
@@ -14,14 +14,16 @@ ELEMENTWISE = frozenset(
 )
 REDUCTIONS = frozenset("sum mean amax amin prod logsumexp".split())
 DEEP = 14
+MOST_CALLERS = 4
 # With one size these give one axis.
 SIZED = ("numpy.random.randn", "numpy.random.rand", "torch.randn", "torch.rand", "numpy.arange", "torch.arange")
 
 
 def form(script: Script, node: Any, where: Where, deep: int = DEEP) -> str:
     """`column`, `flat`, `number`, or "" when the source does not say."""
-    if deep <= 0 or script.module is not where.block.scope.module:
+    if deep <= 0:
         return ""
+    script = script.at_home(where)
     if isinstance(node, ast.Constant):
         return "number"
     if isinstance(node, ast.Name):
@@ -32,7 +34,8 @@ def form(script: Script, node: Any, where: Where, deep: int = DEEP) -> str:
         return "flat" if form(script, node.right, where, deep - 1) == "flat" else ""
     if isinstance(node, ast.BinOp):
         sides = {form(script, side, where, deep - 1) for side in (node.left, node.right)} - {"number"}
-        return sides.pop() if len(sides) == 1 else ""
+        # Whatever meets a flat batch and fits it leaves it flat.
+        return "flat" if "flat" in sides and "column" not in sides else sides.pop() if len(sides) == 1 else ""
     if isinstance(node, ast.Call):
         return called(script, node, where, deep)
     if isinstance(node, ast.Attribute):
@@ -57,8 +60,20 @@ def named(script: Script, node: ast.Name, where: Where, deep: int) -> str:
             found.add(form(script, value, made.where, deep - 1))
         elif made.how == "for":
             found.add(element(script, made.value, made.path, made.where, deep))
+        elif made.how == "param":
+            found.add(given(script, made, deep))
         else:
             found.add("")
+    return found.pop() if len(found) == 1 else ""
+
+
+def given(script: Script, made: Any, deep: int) -> str:
+    """What the callers of a function hand over for a parameter, when they all hand over the same."""
+    func = made.value
+    found: set[str] = set()
+    for call, where in script.project.callers(func)[:MOST_CALLERS]:
+        arg = argument(call, func, made.name)
+        found.add(form(script, arg, where, deep - 2) if arg is not None else "")
     return found.pop() if len(found) == 1 else ""
 
 
@@ -116,8 +131,8 @@ def called(script: Script, node: ast.Call, where: Where, deep: int) -> str:
         "numpy.array",
     ):
         return wrapped(script, node, where, deep)
-    if dotted in SIZED and len(node.args) == 1 and not isinstance(node.args[0], ast.Tuple | ast.List | ast.Starred):
-        return "flat"
+    if dotted in SIZED and len(node.args) == 1 and isinstance(node.args[0], ast.Constant | ast.Name | ast.BinOp):
+        return "flat" if sized(script, node.args[0], where) else ""
     if isinstance(func, ast.Attribute) and (not dotted or dotted.startswith("torch.")):
         name = func.attr
         base = script.arg(node, 0, "input") if dotted else func.value
@@ -128,9 +143,16 @@ def called(script: Script, node: ast.Call, where: Where, deep: int) -> str:
     return of_function(script, node, where, deep) or of_layer(script, node, where)
 
 
+def sized(script: Script, node: Any, where: Where) -> bool:
+    """Whether a size is one number, and not the size of another tensor."""
+    if isinstance(node, ast.BinOp):
+        return True
+    return not any(value.kind in ("items", "made", "attr") for value in script.values.value(node, where, None))
+
+
 def of_function(script: Script, node: ast.Call, where: Where, deep: int) -> str:
-    """What a function of the file returns, when it does so in one place."""
-    if not isinstance(node.func, ast.Name):
+    """What a function of the project returns, when it does so in one place."""
+    if not isinstance(node.func, ast.Name | ast.Attribute):
         return ""
     values = script.values.value(node.func, where, None)
     func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
@@ -141,7 +163,7 @@ def of_function(script: Script, node: ast.Call, where: Where, deep: int) -> str:
 
 
 def method(script: Script, name: str, base: Any, args: list[Any], node: ast.Call, where: Where, deep: int) -> str:
-    numbers = [script.constant(arg) for arg in args]
+    numbers = [script.constant(arg) for arg in args] or [script.constant(word.value) for word in node.keywords[:1]]
     if name == "unsqueeze":
         return "column" if numbers in ([1], [-1]) and form(script, base, where, deep - 1) == "flat" else ""
     if name in ("view", "reshape"):
@@ -157,10 +179,24 @@ def method(script: Script, name: str, base: Any, args: list[Any], node: ast.Call
         return along(script, node) if not script.dotted(node.func) else ""
     if name == "gather":
         index = args[1] if len(args) == 2 and numbers[0] == 1 else None
-        return form(script, index, where, deep - 1) if index is not None else ""
+        if index is None:
+            return ""
+        return "column" if stood_up(script, index) else form(script, index, where, deep - 1)
     if name == "log_prob":
         return ""
     return "?"
+
+
+def stood_up(script: Script, node: Any) -> bool:
+    """actions.unsqueeze(1), actions[:, None]: where an index has two axes, the second of them is one wide."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("long", "to"):
+        return stood_up(script, node.func.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "unsqueeze":
+        return [script.constant(arg) for arg in node.args] in ([1], [-1])
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2:
+        last = node.slice.elts[1]
+        return isinstance(last, ast.Constant) and last.value is None
+    return False
 
 
 def plain(number: Any) -> bool:
@@ -287,11 +323,26 @@ def element(script: Script, iterable: Any, path: tuple[int, ...], where: Where, 
 def example(script: Script, held: Value, place: int, deep: int) -> str:
     """What batches of a data set of the project hold, from `return self.x[i], self.y[i]` in its __getitem__."""
     method = held.cls.methods.get("__getitem__") if held.cls is not None else None
-    if method is None or len(method.returns) != 1 or method.module is not script.module:
+    if method is None or len(method.returns) != 1:
         return ""
     given, where = method.returns[0]
     if not isinstance(given, ast.Tuple) or not 0 <= place < len(given.elts):
         return ""
     item = given.elts[place]
-    single = isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name) and item.slice.id in method.params
-    return form(script, item.value, where, deep - 1) if single and isinstance(item, ast.Subscript) else ""
+    if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name) and item.slice.id in method.params:
+        return form(script, item.value, where, deep - 1)
+    return "flat" if single(script.at_home(where), item) else ""
+
+
+def single(script: Script, node: Any) -> bool:
+    """One number of one example: torch.tensor(row["age"]), float(row[3]). A list there would broadcast as well."""
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    inner = node.args[0]
+    dotted = script.dotted(node.func)
+    if dotted in ("builtins.float", "numpy.float32"):
+        return True
+    if dotted not in ("torch.tensor", "torch.as_tensor"):
+        return False
+    keyed = isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Constant)
+    return keyed or (isinstance(inner, ast.Call) and script.dotted(inner.func) in ("builtins.float", "builtins.int"))

@@ -53,9 +53,15 @@ def _find(script: Script) -> Iterator[Validation]:
             if not isinstance(node, ast.For):
                 continue
             named = bool(NAMED.search(ast.unparse(node.iter)))
-            called = bool(NAMED.search(scope.name.replace("_", " "))) and batches(node)
-            if not named and not (called and script.grad_off(script.where(node.body[0])) is not None):
+            owner = script.class_of(scope)
+            said = (
+                f"{scope.name.replace('_', ' ')} {owner.name if owner is not None and scope.name == '__call__' else ''}"
+            )
+            called = bool(NAMED.search(said) or JUDGES.search(said)) and batches(node)
+            quiet = script.grad_off(script.where(node.body[0])) is not None
+            if not named and not (called and (quiet or set_to_eval(script, scope, node))):
                 continue
+            named = named or (called and not quiet)
             loop = Loop(block, [event for event in training(script).events(scope) if block in event.block.chain()])
             if loop.has("backward", "step", "distributed", "maybe_step"):
                 continue
@@ -63,6 +69,15 @@ def _find(script: Script) -> Iterator[Validation]:
                 if script.where(call).block.loops()[:1] == [block] and (model := applied(script, call)):
                     yield Validation(loop, call, model, named)
                     break
+
+
+JUDGES = re.compile(r"Evaluat|Validat|Tester")
+
+
+def set_to_eval(script: Script, scope: Scope, node: ast.For) -> bool:
+    """Whether the function puts the model into evaluation mode before the loop."""
+    order = script.where(node).order
+    return any(event.kind == "eval" and event.order[0] < order for event in training(script).events(scope))
 
 
 NOT_LOOPS = ("forward", "training_step", "validation_step", "test_step", "generate", "sample")

@@ -284,6 +284,10 @@ class Values:
         if value.kind == "ref":
             return (Value("ref", canonical(f"{value.name}.{name}")),)
         if value.kind == "module" and value.module is not None:
+            defs = value.module.main.defs.get(name)
+            if defs:
+                end = Where(value.module.main.body, 1 << 60)
+                return self.join(self.defined(made, None) for made in reaching(defs, end))
             return self.imported(f"{value.module.name}.{name}", value.module)
         if value.cls is not None and value.kind in ("instance", "class"):
             found = self.of_class(value, name)

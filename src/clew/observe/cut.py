@@ -62,7 +62,7 @@ def cut(roll: Roll, loss: Any, names: Names, step: int) -> Cut:
         if slot not in roll.held:
             raise Uncut("a value of the step comes from outside of what was recorded")
         tensor = roll.held[slot].tensor
-        if tensor.grad_fn is not None and not names.arguments.get(id(tensor)):
+        if tensor.grad_fn is not None and (not names.arguments.get(id(tensor)) or _written_by_hand(tensor)):
             user = next((raw.place for raw in calls if slot in raw.uses and raw.place is not None), None)
             raise Uncut(f"a value used at {user} comes from {_origin(tensor)}, which cannot be called again")
     tensors = {slot: roll.held[slot].tensor for slot in entering}
@@ -86,6 +86,12 @@ def _early(calls: list[Raw], slot: int) -> bool:
 def _origin(tensor: Any) -> str:
     name = type(tensor.grad_fn).__name__ if tensor.grad_fn is not None else "a constant"
     return f"the autograd function {name.removesuffix('Backward')}" if name.endswith("Backward") else name
+
+
+def _written_by_hand(tensor: Any) -> bool:
+    """Whether a value came out of an autograd function that is not torch's own: what led to it is not on the roll."""
+    kind = getattr(type(tensor.grad_fn), "_forward_cls", None)
+    return kind is not None and kind.__module__.partition(".")[0] != "torch"
 
 
 def _unscaled(roll: Roll, end: int) -> int:

@@ -22,7 +22,7 @@ MOST = 500
 OF_ONE_KIND = 100  # so that a folder of images leaves room for the rest
 ENDINGS = frozenset(
     ".npy .npz .pt .pth .pkl .pickle .joblib .parquet .feather .arrow .h5 .hdf5 .csv .tsv .json .jsonl .txt .mat .bin "
-    ".safetensors .png .jpg .jpeg .wav .gz .zip .xlsx .db".split()
+    ".safetensors .png .jpg .jpeg .wav .gz .zip .xlsx .db .toml .yaml .yml .ini .cfg".split()
 )
 
 

@@ -103,6 +103,7 @@ class Hooks:
         taps.install(self)
         self.attach()
         _installed.add(self)
+        self.recorder.installed()
 
     def uninstall(self) -> None:
         _installed.discard(self)

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 HIDDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "importlib_bootstrap_hooks.py")
@@ -54,14 +55,20 @@ class Patches:
         self._held.clear()
 
     @contextmanager
-    def away(self) -> Iterator[None]:
-        """The library as it was, for the length of a block."""
+    def away(self, everywhere: bool = False) -> Iterator[None]:
+        """The library as it was, for the length of a block; with `everywhere` also by the names that other modules have
+        for what is replaced, as after `from torch.nn.functional import softmax`."""
         self._off += 1
         if self._off == 1:
             self._put_back()
+        bound = list(_bound()) if everywhere else []
+        for space, name, function in bound:
+            space[name] = original(function)
         try:
             yield
         finally:
+            for space, name, function in bound:
+                space[name] = function
             self._off -= 1
             if not self._off:
                 for held in self._held:
@@ -73,6 +80,15 @@ class Patches:
                 setattr(held.owner, held.name, held.original)
             elif held.name in vars(held.owner):
                 delattr(held.owner, held.name)
+
+
+def _bound() -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """Where modules other than torch's own hold a replacement by a name of theirs."""
+    for module in list(sys.modules.values()):
+        if type(module) is ModuleType and not module.__name__.startswith(("torch.", "clew.")):
+            for name, value in list(vars(module).items()):
+                if type(value) is FunctionType and value.__code__.co_filename == HIDDEN:
+                    yield vars(module), name, value
 
 
 def hide(function: Any) -> Any:

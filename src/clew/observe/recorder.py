@@ -50,6 +50,7 @@ class Recorder:
         self.next_sample = 0
         self.sampled = True
         self.told = 0  # events so far: what several watches share can tell by it that it has seen one already
+        self.ending = False  # True once the run has ended and what was seen is written for the last time
         self.busy = False  # True while clew itself calls torch: hooks then stay silent
         self.crowded: Callable[[], int] = int  # whether modes of the script would see what clew calls
         self.shield: Callable[[], Any] = type(None)  # keeps clew's calls out of them
@@ -86,6 +87,14 @@ class Recorder:
         plain = getattr(Watch, name)
         told = (self.losses, *self.watches)
         return [(watch, getattr(watch, name)) for watch in told if getattr(type(watch), name) is not plain]
+
+    def installed(self) -> None:
+        """The hooks are on."""
+        for watch in self.watches:
+            try:
+                watch.installed()
+            except Exception as error:  # noqa: BLE001  # as in tell
+                self._switch_off(watch, error)
 
     def wants(self, name: str, sampled: bool = True) -> bool:
         return bool((self._listeners if sampled else self._between)[name])
@@ -239,6 +248,7 @@ class Recorder:
 
     def checkpoint(self, final: bool = False) -> None:
         """Write down everything seen so far, so that a killed run keeps it."""
+        self.ending = final
         try:
             with self.quietly():
                 self.losses.write()

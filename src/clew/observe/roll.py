@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
+from clew.observe.drawn import DRAWING, Draws, Made
 from clew.records.place import Place
-from clew.tape.coding import Unencodable, encode
+from clew.tape.coding import Unencodable, decode, encode
 from clew.tape.model import Under
 from clew.tape.names import name_of, short
 
@@ -56,6 +58,7 @@ class Roll:
         self.held: dict[int, Held] = {}
         self.left: dict[str, int] = {}
         self.full = False
+        self.draws = Draws()
         self._slots: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._inner: set[int] = set()
         self._trained: set[int] = set()
@@ -81,7 +84,7 @@ class Roll:
 
     # --- calls
 
-    def before(self, args: Any, kwargs: Any) -> tuple[Any, Any, list[Any], str] | None:
+    def before(self, function: Any, args: Any, kwargs: Any) -> tuple[Any, Any, list[Any], str] | None:
         """What the call is given, read before it can change it."""
         used: list[Any] = []
 
@@ -90,14 +93,16 @@ class Roll:
             return self.slot(tensor)
 
         try:
-            return encode(list(args), slot), encode(kwargs, slot), used, ""
+            given = encode(list(args), slot), encode(kwargs, slot), used, ""
         except Unencodable as error:
-            return None, None, used, f"takes a {error}"
+            given = None, None, used, f"takes a {error}"
+        if self.draws.drawn:
+            self.draws.before(_said(function), [self.slot(tensor) for tensor in used], used)
+        return given
 
     def after(self, function: Any, given: tuple[Any, Any, list[Any], str], result: Any) -> None:
         args, kwargs, used, odd = given
-        name = name_of(function)
-        said = short(name) if name else getattr(function, "__name__", "a call")
+        name, said = name_of(function), _said(function)
         if said in OUTWARD:
             return
         results = list(tensors(result, self.torch))
@@ -121,6 +126,9 @@ class Roll:
                 elif slot in self._inner and slot not in self._trained and tensor.grad_fn is not None:
                     self._custom(slot, tensor)
         made = tuple(self.slot(tensor) for tensor in results)
+        if not inner and not odd and (self.draws.drawn or said in DRAWING):
+            again = partial(self._again, function, args, kwargs, dict(zip(uses, used, strict=True)))
+            self.draws.after(Made(said, uses, used, made, results, again, place))
         if trained:
             self._trained.update(made)
         if inner:
@@ -141,6 +149,14 @@ class Roll:
             trained,
         )
         self.calls.append(call)
+
+    def _again(self, function: Any, args: Any, kwargs: Any, own: dict[int, Any], other: dict[int, Any]) -> Any:
+        """The result of a call with other values in the place of some of its own."""
+        held = {**own, **other}
+        device = next((tensor.device for tensor in own.values()), None)
+        given = decode([args, kwargs], held.__getitem__, device, int)
+        with self.torch.no_grad():
+            return function(*given[0], **given[1])
 
     def _custom(self, slot: int, tensor: Any) -> None:
         """A value got a gradient of its own making: it came out of an autograd function that the user wrote."""
@@ -170,6 +186,11 @@ class Roll:
             if torch.is_autocast_enabled(device):
                 return Under(grad, (device, str(torch.get_autocast_dtype(device)).removeprefix("torch.")))
         return Under(grad)
+
+
+def _said(function: Any) -> str:
+    name = name_of(function)
+    return short(name) if name else getattr(function, "__name__", "a call")
 
 
 def tensors(value: Any, torch: Any) -> Iterator[Any]:

@@ -100,13 +100,14 @@ class Session:
         from clew.observe.hooks import Hooks
         from clew.observe.recorder import Recorder
         from clew.observe.registry import all_watches
+        from clew.observe.settings import Settings
 
         watches, failed = all_watches()
         for sentence in failed:
             self.trouble(sentence)
         limit = int(os.environ.get("CLEW_STEPS", "0") or 0)
         self.recorder = Recorder(
-            self.folder, [*watches, self._kept_step()], os.environ.get("CLEW_SAMPLE", "auto"), limit
+            self.folder, [*watches, Settings, self._kept_step()], os.environ.get("CLEW_SAMPLE", "auto"), limit
         )
         self.recorder.also_write = self.write_along
         hooks = Hooks(self.recorder, self.stop, self.trouble)
@@ -176,6 +177,8 @@ class Session:
                 for watch in recorder.watches:
                     if isinstance(watch, self.taper):
                         self._keep(watch)
+                    elif hasattr(watch, "write"):
+                        watch.write(os.path.join(self.folder, f"settings-{self.pid}.json"))
         except Exception as error:  # noqa: BLE001  # the run is over; what could not be written is said
             self.trouble(f"could not write what was seen: {type(error).__name__}: {error}")
 

@@ -17,8 +17,19 @@ from typing import TYPE_CHECKING, Any
 from clew.observe.cut import Cut, Names, Uncut, cut, signature
 from clew.observe.patches import Patches, hide, original, unframe
 from clew.observe.places import users_place
+from clew.observe.procedure import Procedure, augmenting
 from clew.observe.roll import Roll, tensors
-from clew.observe.watch import Backward, Batch, Forward, LossCall, OptimizerEvent, Watch, when_sampled
+from clew.observe.watch import (
+    Backward,
+    Batch,
+    Clip,
+    Forward,
+    LossCall,
+    OptimizerEvent,
+    SchedulerStep,
+    Watch,
+    when_sampled,
+)
 from clew.records.clue import Answer, Unclear
 from clew.tape import files
 
@@ -62,6 +73,9 @@ class Taper(Watch):
         self.roots = 0
         self._inside: Any = None
         self.loaded: list[weakref.ref[Any]] = []
+        self.procedure = Procedure()
+        self.iterator: weakref.ref[Any] | None = None
+        self.backward_at = -1  # the step of the last backward
         self.target_at: int | None = None
         self.waiting: dict[str, Any] | None = None
         self.spent = 0.0
@@ -120,6 +134,7 @@ class Taper(Watch):
     @when_sampled
     def batch(self, event: Batch) -> None:
         self.loaded = [weakref.ref(tensor) for tensor in event.tensors]
+        self.iterator = _weakly(event.source)
         self._on()
 
     @when_sampled
@@ -139,6 +154,7 @@ class Taper(Watch):
 
     @when_sampled
     def before_backward(self, event: Backward) -> None:
+        self.backward_at = event.step
         if self.over or self.mode is None or not event.sampled:
             return
         try:
@@ -148,6 +164,19 @@ class Taper(Watch):
             self.why = self.why or str(error)
             if self.failures >= MOST_FAILURES:
                 self.end()
+
+    @when_sampled
+    def clip(self, event: Clip) -> None:
+        if self.folder and event.step == self.backward_at and self.names is not None:
+            self.procedure.clipped(event, self.names.parameters)
+
+    def scheduler(self, event: SchedulerStep) -> None:
+        self.procedure.scheduled(event)
+
+    @when_sampled
+    def before_step(self, event: OptimizerEvent) -> None:
+        if self.folder and event.number >= 0:
+            self.procedure.stepped(event.number, event.optimizer, event.step)
 
     @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
@@ -173,7 +202,7 @@ class Taper(Watch):
         given = None
         if not self.quiet():
             try:
-                given = self.roll.before(args, kwargs)
+                given = self.roll.before(named, args, kwargs)
             except Exception as error:  # noqa: BLE001  # the step cannot be kept; the run goes on
                 self._fails(error)
         try:
@@ -182,10 +211,13 @@ class Taper(Watch):
             unframe(error)
             raise
         if given is not None:
+            self.recorder.busy = True
             try:
                 self.roll.after(named, given, result)
             except Exception as error:  # noqa: BLE001  # as above
                 self._fails(error)
+            finally:
+                self.recorder.busy = False
         return result
 
     hide(noted)
@@ -212,7 +244,33 @@ class Taper(Watch):
         }
         self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in data.values())
         files.write_tensors(self.folder, f"batch-{self.batches}.safetensors", data)
+        self._undisturbed(found)
         self.batches += 1
+
+    def _undisturbed(self, found: Cut) -> None:
+        """Keep the inputs as they were before the script put random numbers on them, where that was seen."""
+        draws = self.roll.draws
+        entering = list(enumerate(found.tape.of_role("input", "target")))
+        drawn = [value for _, value in entering if value.slot in draws.drawn and value.role == "input"]
+        if not drawn or self.procedure.drawn:
+            return
+        if not any(value.slot in draws.plain for value in drawn):
+            return  # all noise, such as what a generator starts from
+        at = next((draws.places[value.slot] for value in drawn if value.slot in draws.places), None)
+        self.procedure.places["augmentation"] = at
+        roles = [value for value in found.tape.values if value.role in ("target", "constant")]
+        if any(value.slot in draws.drawn for value in roles):
+            self.procedure.drawn = "what is drawn goes into the loss too"
+        elif not all(value.slot in draws.plain for value in drawn):
+            self.procedure.drawn = "what the inputs were before it was not seen"
+        else:
+            plain = {
+                f"{value.role}{number}": draws.plain.get(value.slot, found.tensors[value.slot])
+                for number, value in entering
+                if value.role == "input"
+            }
+            self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in plain.values())
+            files.write_tensors(self.folder, f"plain-{self.batches}.safetensors", plain)
 
     def _first(self, found: Cut) -> None:
         held = {
@@ -232,6 +290,9 @@ class Taper(Watch):
             value.name: weakref.ref(found.tensors[value.slot]) for value in found.tape.of_role("parameter", "buffer")
         }
         self.target_at = self._position(found)
+        iterator = self.iterator() if self.iterator is not None else None
+        if iterator is not None:
+            self.procedure.loader = augmenting(iterator)
 
     def _position(self, found: Cut) -> int | None:
         """Where in a loader's batch the target stood, when it did."""
@@ -288,7 +349,7 @@ class Taper(Watch):
     def _optimizers(self) -> None:
         assert self.names is not None
         told = []
-        for _, optimizer in self.recorder.live_optimizers():
+        for number, optimizer in self.recorder.live_optimizers():
             groups = [
                 {
                     "settings": {name: value for name, value in group.items() if _plain(value) and name != "params"},
@@ -297,7 +358,7 @@ class Taper(Watch):
                 for group in optimizer.param_groups
             ]
             kind = type(optimizer)
-            told.append({"kind": f"{kind.__module__}.{kind.__qualname__}", "groups": groups})
+            told.append({"kind": f"{kind.__module__}.{kind.__qualname__}", "groups": groups, "number": number})
         files.write_json(self.folder, files.OPTIMIZERS, told)
 
     def _late(self, final: bool = False) -> None:
@@ -310,6 +371,7 @@ class Taper(Watch):
         live = {name: held() for name, held in self.state.items()}
         if all(tensor is not None for tensor in live.values()):
             files.write_tensors(self.folder, files.END, live)
+        files.write_json(self.folder, files.PROCEDURE, self.procedure.told())
         self.spent += time.monotonic() - began
 
     def finish(self) -> None:
@@ -386,6 +448,13 @@ def _noting(taper: Taper, function: Any) -> Any:
             core._push_on_torch_function_stack(mode)
 
     return noted
+
+
+def _weakly(value: Any) -> weakref.ref[Any] | None:
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return None
 
 
 def _same(torch: Any, one: Any, other: Any) -> bool:

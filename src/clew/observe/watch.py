@@ -121,6 +121,7 @@ class Clip(NamedTuple):
     step: int
     sampled: bool
     place: Place | None
+    norm_type: float = 2.0
 
 
 class SchedulerStep(NamedTuple):
@@ -176,6 +177,9 @@ class Watch:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
 
+    def installed(self) -> None:
+        """All is in place and the script has not begun: what it may import by name can still be replaced."""
+
     def batch(self, event: Batch) -> None: ...
     def forward(self, event: Forward) -> None: ...
     def module(self, event: ModuleCall) -> None: ...
@@ -198,4 +202,4 @@ class Watch:
         raise TypeError(f"{type(self).__name__} does not answer")
 
 
-EVENTS = tuple(name for name in vars(Watch) if not name.startswith("_") and name not in ("test", "read"))
+EVENTS = tuple(name for name in vars(Watch) if not name.startswith("_") and name not in ("test", "read", "installed"))

@@ -4,10 +4,21 @@ A reading of NaN is a reading. Standard JSON has no way to say it, so a non-fini
 `{"$float": "nan"}`, `{"$float": "inf"}` or `{"$float": "-inf"}` and comes back as the same number.
 """
 
-import hashlib
 import json
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hashlib import sha256
+else:
+    # As `random` does: hashlib loads all of OpenSSL, a twentieth of what `clew case` takes to start.
+    try:
+        from _sha2 import sha256
+    except ImportError:
+        try:
+            from _sha256 import sha256
+        except ImportError:
+            from hashlib import sha256
 
 TAG = "$float"
 
@@ -68,4 +79,4 @@ def _refuse(constant: str) -> Any:
 
 def digest(value: Any) -> str:
     """The first 16 hex digits of SHA-256 over the canonical text: the same content has the same digest everywhere."""
-    return hashlib.sha256(dumps(value).encode()).hexdigest()[:16]
+    return sha256(dumps(value).encode()).hexdigest()[:16]

@@ -4,7 +4,10 @@ from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
-    """A place in the source, in the model, in the run, or in a sweep; every field that does not apply is None."""
+    """A place in the source, in the model, in the run, in a sweep, or in a data file; what does not apply is None.
+
+    `rows` counts from 0, as "400-2299", and leaves out a head line; `line` is where they stand in the file.
+    """
 
     file: str | None = None
     line: int | None = None
@@ -17,6 +20,8 @@ class Place(NamedTuple):
     run: str | None = None
     rank: int | None = None
     axis: str | None = None
+    rows: str | None = None
+    column: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if value is not None}
@@ -43,7 +48,7 @@ class Place(NamedTuple):
             parts.append(f"{place} in {self.symbol}" if self.symbol else place)
         elif self.symbol:
             parts.append(self.symbol)
-        named = {name: getattr(self, name) for name in ("module", "parameter", "run", "axis")}
+        named = {name: getattr(self, name) for name in ("rows", "column", "module", "parameter", "run", "axis")}
         parts += [f"{name} {value}" for name, value in named.items() if value is not None]
         if self.step is not None:
             parts.append(f"step {self.step}" if self.last_step is None else f"steps {self.step}–{self.last_step}")

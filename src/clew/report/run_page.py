@@ -129,13 +129,19 @@ def _findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
             figures = [(name.replace("_", " "), value) for name, value in clue.measured if str(value) not in told]
             if figures:
                 page.say(sentence(", ".join(f"{name} {number(value)}" for name, value in figures)), 2, "", DIM)
-        for place_too in finding.where[1:3]:
+        for place_too in _others(finding.where)[:2]:
             page.say(place_words(place_too), 2, "see also ", DIM)
         if finding.cause.startswith("data.") and facts.read():
             page.say(f"{facts.read()}.", 2, "read: ", DIM)
         page.say(cause.mend, 2, "mend: ")
         page.say(cause.refute, 2, "wrong if: ", DIM)
         page.say(f"{finding.cause}, {percent(finding.credence)}, {word(round(finding.credence, 2))}.", 2, "", DIM)
+
+
+def _others(places: tuple[Place, ...]) -> list[Place]:
+    """The places after the first, without those that two witnesses gave for the same line."""
+    known = {(place.file, place.line): place for place in reversed(places) if place.line is not None}
+    return [place for place in places[1:] if place.line is None or known[place.file, place.line] is place]
 
 
 def _quote(place: Place, page: Page) -> None:

@@ -11,7 +11,7 @@ CLASSES = {GREEN: "healthy", RED: "fault", YELLOW: "suspect"}
 
 def sweep_html(view: SweepView) -> str:
     groups = [
-        (group, [(param, sweep_plot(param, view.metric), _class(param.verdict)) for param in group.params])
+        (group, [(param, sweep_plot(param, view.metric, view.goal), _class(param.verdict)) for param in group.params])
         for group in view.groups
     ]
     made = environment()

@@ -74,7 +74,7 @@ def _param(param: ParamView, page: Page) -> None:
         by = f"log {param.name}" if held.log else param.name
         page.say(
             f"r {held.r:+.2f}, Spearman {held.spearman:+.2f} (means over seeds); per-seed slopes in {by}: "
-            f"t {number(held.t)}, p {held.p:.3f}; {held.shape}"
+            f"t {number(held.t)}, p {'< 0.001' if held.p < 0.001 else f'{held.p:.3f}'}; {held.shape}"
             + (f" at {number(held.peak)}" if held.peak is not None else ""),
             4,
             "trend: ",

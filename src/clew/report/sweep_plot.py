@@ -1,4 +1,4 @@
-"""The picture of one parameter: a thin line per seed, the mean of every value, crosses where a run crashed.
+"""The picture of one parameter: a thin line per seed, means with their intervals, the trend, crosses for crashes.
 
 Values stand side by side in their order, at equal distances: which is better matters, not how far apart they are.
 """
@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from clew.report.axes import Axis, value_axis
-from clew.report.sweep_view import ParamView
+from clew.report.sweep_view import ParamView, ValueRow
 from clew.report.text import number
 
 WIDTH, HEIGHT = 720, 240
@@ -19,13 +19,18 @@ Point = tuple[float, float]
 
 
 class Column(NamedTuple):
-    """One value: where it stands, its name if there is room, its mean, q10 and q90 in pixels."""
+    """One value: where it stands, its name if there is room, its mean, q10 and q90 in pixels.
+
+    `least` and `most` are the 95 % interval of its lead over the others of its seeds, drawn around its mean.
+    """
 
     x: float
     label: str
     mean: float | None
     low: float | None
     high: float | None
+    least: float | None
+    most: float | None
     best: bool
     crashed: int
     says: str
@@ -40,9 +45,10 @@ class SweepPlot(NamedTuple):
     seeds: tuple[tuple[str, tuple[tuple[Point, ...], ...]], ...]
     describes: str
     cut: str
+    trend: tuple[Point, ...]
 
 
-def sweep_plot(param: ParamView, metric: str) -> SweepPlot | None:
+def sweep_plot(param: ParamView, metric: str, goal: str = "max") -> SweepPlot | None:
     """None when there is not one finite result."""
     shown = [
         one
@@ -60,6 +66,7 @@ def sweep_plot(param: ParamView, metric: str) -> SweepPlot | None:
     for index, row in enumerate(param.values):
         name = number(row.value)
         label = name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
+        ends = _around(row, goal)
         columns.append(
             Column(
                 places[index],
@@ -67,6 +74,8 @@ def sweep_plot(param: ParamView, metric: str) -> SweepPlot | None:
                 None if row.diverged else _down(axis, row.mean),
                 None if row.diverged else _down(axis, row.q10),
                 None if row.diverged else _down(axis, row.q90),
+                None if row.diverged else _down(axis, ends[0]),
+                None if row.diverged else _down(axis, ends[1]),
                 param.best is not None and row.value == param.best,
                 row.crashed,
                 f"{name}: mean {number(row.mean) if row.mean is not None else 'none'}, {row.n_seeds} seeds"
@@ -81,7 +90,37 @@ def sweep_plot(param: ParamView, metric: str) -> SweepPlot | None:
         tuple(_seed(param, row, axis, places) for row in range(min(len(param.seeds), MOST_SEEDS))),
         f"{len(param.values)} values of {param.name}, {len(param.seeds)} seeds. {param.says}",
         f"not drawn, set apart: {', '.join(apart)}" if apart else "",
+        _trend(param, axis, places),
     )
+
+
+def _around(row: ValueRow, goal: str) -> tuple[float | None, float | None]:
+    """The interval of the lead, moved to where the mean stands. A lead above zero is better, whatever the goal."""
+    if row.ci is None or row.mean is None or row.difference is None:
+        return None, None
+    sign = 1.0 if goal == "max" else -1.0
+    ends = [row.mean + sign * (one - row.difference) for one in row.ci]
+    return min(ends), max(ends)
+
+
+def _trend(param: ParamView, axis: Axis, places: list[float]) -> tuple[Point, ...]:
+    """The mean slope of the seeds, through the middle of the means; straight in the value or its logarithm.
+
+    Only for a monotone shape: a line through a peak would say what is not so.
+    """
+    held = [
+        (x, float(row.value), row.mean)
+        for x, row in zip(places, param.values, strict=True)
+        if row.mean is not None and not row.diverged and not isinstance(row.value, str | bool)
+    ]
+    if param.trend is None or param.trend.shape not in ("rising", "falling") or len(held) < 3:
+        return ()
+    at = [math.log10(value) if param.trend.log else value for _, value, _ in held]
+    middle, level = sum(at) / len(at), sum(mean for _, _, mean in held) / len(held)
+    made = [
+        (x, _down(axis, level + param.trend.slope * (one - middle))) for (x, _, _), one in zip(held, at, strict=True)
+    ]
+    return tuple((x, y) for x, y in made if y is not None and -20 <= y <= HEIGHT + 20)
 
 
 def _down(axis: Axis, value: float | None) -> float | None:

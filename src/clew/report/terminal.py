@@ -196,9 +196,11 @@ def log_page(case: Case, page: Page) -> Page:
             page.say("nothing yet", 2, "", DIM)
         kind = ""
         for note in notes:
-            about = f" Question: {note.about}" if note.about and part == "running" else ""
             if part == "result" and note.about != kind:
                 kind = note.about
                 page.say(kind or "unsorted", 2, "", BOLD)
-            page.say(f"{note.text}{about}", 2, f"#{note.number} {note.at[5:16].replace('T', ' ')}  ")
+            head = f"#{note.number} {note.at[5:16].replace('T', ' ')}  "
+            page.say(note.text, 2, head)
+            if note.about and part == "running":
+                page.say(note.about, 2 + len(head), "question: ")
     return page

@@ -1,5 +1,7 @@
 """What there is to say about a case, worked out once for the terminal, the page and the JSON file alike."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clew.case.choose import Choice, choose
@@ -8,6 +10,7 @@ from clew.case.verdict import Verdict, judge
 from clew.case.weigh import Subject, Weighing, weigh
 from clew.knowledge.model import Knowledge
 from clew.records.case import Case, HeldClue
+from clew.records.place import Place
 
 LEAST_PULL = 0.1
 """Bits below which a clue is not worth naming for or against an explanation."""
@@ -28,6 +31,8 @@ class CaseView(NamedTuple):
     choices: tuple[Choice, ...]
     advice: Advice
     foreseen: tuple[str, ...]
+    places: Mapping[str, tuple[Place, ...]] = MappingProxyType({})
+    """By cause: lines that were found otherwise than by a clue, such as where a setting was written."""
 
 
 def view(
@@ -77,6 +82,11 @@ def _foreseen(case: Case, weighing: Weighing) -> tuple[str, ...]:
             lines.append(f"{cause} happened and was not on the list.")
     feared = sorted(named - set(happened))
     lines += [f"{cause} was feared; it now has a credence of {weighing.credence(cause):.2f}." for cause in feared]
+    lines += [
+        f"Also feared, in your words: {worry.says}; only its check can tell: {worry.check}"
+        for worry in worries
+        if not worry.cause
+    ]
     return tuple(lines)
 
 
@@ -100,7 +110,8 @@ def causes_json(seen: CaseView) -> list[dict[str, Any]]:
     for share in seen.weighing.shares:
         held = seen.knowledge.causes.get(share.cause)
         support = [pull.clue for pull in seen.weighing.pulls(share.cause) if pull.bits > LEAST_PULL]
-        places = dict.fromkeys(place for index in sorted(support) for place in seen.counted[index].clue.where)
+        told = (place for index in sorted(support) for place in seen.counted[index].clue.where)
+        places = dict.fromkeys((*seen.places.get(share.cause, ()), *told))
         rows.append(
             {
                 "id": share.cause,

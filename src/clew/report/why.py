@@ -91,10 +91,11 @@ def _test(test: Test, page: Page) -> None:
         proof = f" This is {' or '.join(decisive)} itself." if decisive else ""
         page.say(f"{outcome.name} ({outcome.kind}): {outcome.means}{proof}", 2, "- ")
     page.head("How likely each outcome is: " + ", ".join(outcome.name for outcome in test.outcomes))
-    page.say(f"nothing wrong: {_chances(test.healthy)}", 2, "- ")
+    sound, rest = (f", measured (n={count})" if count else "" for count in test.measured)
+    page.say(f"nothing wrong: {_chances(test.healthy)}{sound}", 2, "- ")
     for row in test.rows:
         page.say(f"{', '.join(row.causes)}: {_chances(row.p)}, {row.pedigree}. {row.why}", 2, "- ")
-    page.say(f"any other cause: {_chances(test.otherwise)}. {test.otherwise_why}", 2, "- ")
+    page.say(f"any other cause: {_chances(test.otherwise)}{rest}. {test.otherwise_why}", 2, "- ")
 
 
 def _chances(chances: tuple[float, ...]) -> str:

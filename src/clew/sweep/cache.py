@@ -1,10 +1,12 @@
 """The cache of collected runs: one Parquet file of runs, one of points, and the logs beside them.
 
 `FILE.parquet` has a row for every run with its settings and the last reading of every metric; `FILE.points.parquet` has
-every reading. A run that is collected again replaces what was there when it is as new or newer; columns come and go as
-the runs name them.
+every reading; `FILE.logs` what the runs printed. A run that is collected again replaces what was there if it is at
+least as new; columns come and go as the runs name them. Points go through a file on disk: memory holds a block of them.
 """
 
+import fcntl
+import json
 import os
 import shutil
 import time
@@ -12,11 +14,16 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from clew.errors import ClewError
-from clew.sweep.points import Collected, Found, row
+from clew.sweep.points import Found, Look, row
+from clew.sweep.spool import Spool
 
-COLLECTED = b"clew.collected"
+COLLECTED, LOOKED = b"clew.collected", b"clew.sources"
 MARGIN = 86_400.0
 """Seconds before the last look from which sources are read again: clocks differ and writers are late."""
+TURN = "\0turn"
+ALWAYS = ("run_id", "source", "group", "state", "created", "updated_at")
+ROWS = 20_000
+"""How many rows are held before they become columns."""
 
 
 class Kept(NamedTuple):
@@ -26,8 +33,21 @@ class Kept(NamedTuple):
     points: int
 
 
+class State(NamedTuple):
+    """When the cache was last filled (0: never), when each source was last read, and what is known."""
+
+    collected: float
+    looked: dict[str, float]
+    known: frozenset[str]
+
+    def look(self, source: str) -> Look:
+        """Only what is new in this source. A source that was never read is read whole, however old its files are."""
+        return Look(max(0.0, self.looked.get(source, 0.0) - MARGIN), self.known)
+
+
 def _arrow() -> Any:
     import_module("pyarrow.parquet")
+    import_module("pyarrow.compute")
     return import_module("pyarrow")
 
 
@@ -35,73 +55,173 @@ def points_path(path: str) -> str:
     return path.removesuffix(".parquet") + ".points.parquet"
 
 
-def last_look(path: str) -> float:
-    """When the cache was last filled, in seconds since 1970; 0 when there is none."""
+def logs_path(path: str) -> str:
+    return path.removesuffix(".parquet") + ".logs"
+
+
+def log_name(run: str) -> str:
+    return run.replace("/", "_").replace("\0", "_").lstrip(".")[-200:] + ".log"
+
+
+def state(path: str) -> State:
     if not os.path.exists(path):
-        return 0.0
+        return State(0.0, {}, frozenset())
     arrow = _arrow()
     try:
-        held = (arrow.parquet.read_schema(path).metadata or {}).get(COLLECTED)
-        return float(held) if held is not None else 0.0
-    except (OSError, ValueError, arrow.ArrowException) as error:
-        raise ClewError(f"{path} is no cache of runs: {str(error).splitlines()[0].rstrip('.')}.") from error
+        held = arrow.parquet.read_schema(path).metadata or {}
+        if COLLECTED not in held:
+            raise ClewError(f"{path} is a table of runs and no cache: name another file with --into.")
+        columns = arrow.parquet.read_table(path, columns=["run_id", "source", "state"]).to_pylist()
+        looked = {str(name): float(at) for name, at in json.loads(held.get(LOOKED, b"{}")).items()}
+        known = {str(one[name]) for one in columns if one["state"] != "running" for name in ("run_id", "source")}
+        return State(float(held[COLLECTED]), looked, frozenset(known))
+    except (OSError, ValueError, AttributeError, KeyError, arrow.ArrowException) as error:
+        why = (str(error).splitlines() or ["it is damaged"])[0].rstrip(".")
+        raise ClewError(f"{path} is no cache of runs: {why}.") from error
 
 
-def keep(path: str, collected: Collected, now: float | None = None) -> Kept:
-    """Merge what was collected into the cache; it is replaced whole or not at all."""
-    arrow = _arrow()
-    now = time.time() if now is None else now
-    last_look(path)
-    old = arrow.parquet.read_table(path).to_pylist() if os.path.exists(path) else []
-    known = {str(item["run_id"]): item for item in old}
-    taken: dict[str, Found] = {}
-    for found in collected.runs:
-        earlier = taken.get(found.id)
-        if earlier is None or found.updated >= earlier.updated:
-            taken[found.id] = found
-    taken = {
-        name: found
-        for name, found in taken.items()
-        if name not in known or found.updated >= float(known[name].get("updated_at") or 0.0)
-    }
-    new = sum(name not in known for name in taken)
-    known |= {name: row(found) for name, found in taken.items()}
-    kept_points = _points(arrow, points_path(path), taken)
-    names = dict.fromkeys(name for item in known.values() for name in item)
-    columns = {name: _column(arrow, [item.get(name) for item in known.values()]) for name in names}
-    table = arrow.table(columns).replace_schema_metadata({COLLECTED: repr(now).encode(), b"schema": b"clew/1"})
-    _write(arrow, points_path(path), kept_points)
-    _write(arrow, path, table)
-    _logs(path, taken)
-    return Kept(new, len(taken) - new, len(known), kept_points.num_rows)
+class Writer:
+    """Fills a cache. Nothing that can be seen changes before `finish`; `close` gives up what was not finished."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.arrow = _arrow()
+        self.was = state(path)
+        self._lock = self._locked()
+        self._spool = Spool(self.arrow, f"{points_path(path)}.part-{os.getpid()}")
+        self._old = self.arrow.parquet.read_table(path) if os.path.exists(path) else None
+        self._updated: dict[str, float] = {}
+        if self._old is not None:
+            ids, times = self._old["run_id"].to_pylist(), self._old["updated_at"].to_pylist()
+            self._updated = {str(name): float(at or 0.0) for name, at in zip(ids, times, strict=True)}
+        self._before = frozenset(self._updated)
+        self._turn: dict[str, int] = {}
+        self._open: dict[str, int] = {}
+        self._turns = 0
+        self._rows: list[dict[str, Any]] = []
+        self._tables: list[Any] = []
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._spool.close()
+        os.close(self._lock)
+
+    def _locked(self) -> int:
+        folder = os.path.dirname(os.path.abspath(self.path))
+        try:
+            handle = os.open(folder, os.O_RDONLY)
+        except OSError as error:
+            raise ClewError(f"cannot write into {folder}: {error.strerror}.") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise ClewError(f"another clew is collecting into {folder}; try again when it is done.") from None
+        return handle
+
+    @property
+    def held(self) -> int:
+        """How many runs the cache will hold."""
+        return len(self._updated)
+
+    def add(self, found: Found) -> None:
+        turn = self._open.get(found.id)
+        if turn is None:
+            if found.updated < self._updated.get(found.id, 0.0):
+                return
+            turn, self._turns = self._turns, self._turns + 1
+        self._spool.add(turn, found.points)
+        if found.more:
+            self._open[found.id] = turn
+            return
+        self._open.pop(found.id, None)
+        self._turn[found.id], self._updated[found.id] = turn, found.updated
+        made = row(found)
+        if self._keep_log(found):
+            made["log"] = os.path.join(os.path.basename(logs_path(self.path)), log_name(found.id))
+        self._rows.append(made | {TURN: turn})
+        if len(self._rows) >= ROWS:
+            self._flush()
+
+    def _keep_log(self, found: Found) -> bool:
+        folder = logs_path(self.path)
+        if not found.output and not found.log:
+            return os.path.exists(os.path.join(folder, log_name(found.id)))
+        os.makedirs(folder, exist_ok=True)
+        target = os.path.join(folder, log_name(found.id))
+        part = f"{target}.part-{os.getpid()}"
+        if found.output:
+            with open(part, "wb") as file:
+                file.write(found.output)
+        else:
+            shutil.copyfile(found.log, part)
+        os.replace(part, target)
+        return True
+
+    def _flush(self) -> None:
+        names = dict.fromkeys(name for held in self._rows for name in held)
+        columns = {name: _column(self.arrow, [held.get(name) for held in self._rows]) for name in names}
+        if columns:
+            self._tables.append(self.arrow.table(columns))
+        self._rows = []
+
+    def finish(self, looked: dict[str, float], now: float | None = None) -> Kept:
+        """Merge what was added into the cache; each file is replaced whole or not at all."""
+        arrow, now = self.arrow, time.time() if now is None else now
+        self._flush()
+        ids = arrow.array(list(self._turn), arrow.string())
+        turns = arrow.array(list(self._turn.values()), arrow.int64())
+        tables = [held.filter(arrow.compute.is_in(held[TURN], value_set=turns)) for held in self._tables]
+        if self._old is not None:
+            stays = arrow.compute.invert(arrow.compute.is_in(self._old["run_id"], value_set=ids))
+            tables.insert(0, self._old.filter(stays))
+        made = _merged(arrow, tables)
+        said = {COLLECTED: repr(now).encode(), LOOKED: json.dumps({**self.was.looked, **looked}).encode()}
+        by_turn: list[str | None] = [None] * self._turns
+        for name, turn in self._turn.items():
+            by_turn[turn] = name
+        points = self._spool.finish(points_path(self.path), ids, arrow.array(by_turn, arrow.string()))
+        _write(arrow, self.path, made.replace_schema_metadata({**said, b"schema": b"clew/1"}))
+        new = sum(name not in self._before for name in self._turn)
+        return Kept(new, len(self._turn) - new, made.num_rows, points)
 
 
 def _column(arrow: Any, values: list[Any]) -> Any:
     """Numbers where all are numbers, else text; nothing stays nothing and NaN stays NaN."""
     there = [value for value in values if value is not None]
-    if all(isinstance(value, bool) for value in there) and there:
+    if not there:
+        return arrow.nulls(len(values))
+    kinds = {bool if isinstance(value, bool) else type(value) for value in there}
+    if kinds == {bool}:
         return arrow.array(values, arrow.bool_())
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in there):
+    if kinds == {int} and all(-(1 << 63) <= value < 1 << 63 for value in there):
+        return arrow.array(values, arrow.int64())
+    if kinds <= {int, float}:
         return arrow.array([None if value is None else float(value) for value in values], arrow.float64())
     return arrow.array([None if value is None else str(value) for value in values], arrow.string())
 
 
-def _points(arrow: Any, path: str, taken: dict[str, Found]) -> Any:
-    rows = [(found.id, *point) for found in taken.values() for point in found.points]
-    made = arrow.table(
-        {
-            "run_id": arrow.array([one[0] for one in rows], arrow.string()),
-            "name": arrow.array([one[1] for one in rows], arrow.string()),
-            "step": arrow.array([one[2] for one in rows], arrow.int64()),
-            "value": arrow.array([one[3] for one in rows], arrow.float64()),
-        }
-    )
-    if not os.path.exists(path):
-        return made
-    compute = import_module("pyarrow.compute")
-    old = arrow.parquet.read_table(path)
-    stays = compute.invert(compute.is_in(old["run_id"], value_set=arrow.array(list(taken), arrow.string())))
-    return arrow.concat_tables([old.filter(stays).replace_schema_metadata(None), made])
+def _merged(arrow: Any, tables: list[Any]) -> Any:
+    """One table of all columns; a column that is text in one of them is text, and one that holds nothing goes."""
+    names = dict.fromkeys([*ALWAYS, *(name for held in tables for name in held.column_names if name != TURN)])
+    columns = {}
+    for name in names:
+        chunks = [held[name] if name in held.column_names else arrow.nulls(held.num_rows) for held in tables]
+        kinds = {chunk.type for chunk in chunks if chunk.null_count < len(chunk)}
+        if not kinds and name not in ALWAYS:
+            continue
+        if len(kinds) < 2:
+            kind = next(iter(kinds), arrow.float64() if name == "updated_at" else arrow.string())
+        else:
+            numeric = all(arrow.types.is_integer(one) or arrow.types.is_floating(one) for one in kinds)
+            kind = arrow.float64() if numeric else arrow.string()
+        # Not every whole number has a double of its own; the nearest one is meant.
+        cast = [chunk.cast(kind, safe=False) for chunk in chunks]
+        flat = [part for chunk in cast for part in (chunk.chunks if hasattr(chunk, "chunks") else [chunk])]
+        columns[name] = arrow.chunked_array(flat, kind)
+    return arrow.table(columns)
 
 
 def _write(arrow: Any, path: str, table: Any) -> None:
@@ -114,11 +234,3 @@ def _write(arrow: Any, path: str, table: Any) -> None:
         if os.path.exists(part):
             os.unlink(part)
         raise ClewError(f"cannot write {path}: {error.strerror or error}.") from error
-
-
-def _logs(path: str, taken: dict[str, Found]) -> None:
-    folder = path.removesuffix(".parquet") + ".logs"
-    for found in taken.values():
-        if found.log:
-            os.makedirs(folder, exist_ok=True)
-            shutil.copyfile(found.log, os.path.join(folder, f"{os.path.basename(found.id)}.log"))

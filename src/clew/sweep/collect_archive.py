@@ -1,71 +1,39 @@
-"""clew's own archive and plain tables, as collectors see them."""
+"""clew's own archive, as collectors see it."""
 
-import os
-from typing import Any
+from collections.abc import Iterator
 
-from clew.archive import metrics, runs
-from clew.archive.model import epoch
+from clew.archive import files, metrics, output, runs
+from clew.archive.model import OUTPUT, Record, epoch
 from clew.errors import ClewError
 from clew.sweep.archive import home_of, row_of
-from clew.sweep.points import Collected, Found, Point
-from clew.sweep.roles import bare, find_roles
-from clew.sweep.table import read_table
+from clew.sweep.points import Found, Look, Points
+from clew.sweep.roles import bare
 
 
-def read_runs(path: str, since: float = 0.0) -> Collected:
-    found: list[Found] = []
-    remarks: list[str] = []
+def read_runs(path: str, look: Look, remarks: list[str]) -> Iterator[Found]:
     listing = runs.all_runs(home_of(path))
     remarks += listing.remarks
     for record in listing.records:
         updated = max(epoch(record.started), runs.last_change(record.run))
-        if updated < since:
+        if look.settled(updated, record.run.id):
             continue
         row = row_of(record, remarks)
         config = {bare(name): value for name, value in row.items() if name.startswith("config.")}
         config |= {"seed": row["seed"]} if "seed" in row else {}
+        points = Points()
         try:
-            points = [
-                Point(name if not of else f"{name}/{of}", step, value)
-                for (name, of), series in metrics.read_metrics(record.run).items()
-                for step, value in zip(series.steps, series.values, strict=True)
-            ]
+            for (name, of), series in metrics.read_metrics(record.run).items():
+                for step, value in zip(series.steps, series.values, strict=True):
+                    points.add(name if not of else f"{name}/{of}", step, value)
         except ClewError as error:
             remarks.append(str(error))
-            points = []
         group, state = str(row["group"]), str(row["state"])
-        found.append(Found(record.run.id, path, group, state, record.started, updated, config, tuple(points)))
-    return Collected(tuple(found), tuple(remarks))
+        printed = _printed(record, remarks)
+        yield Found(record.run.id, path, group, state, record.started, updated, config, points, output=printed)
 
 
-def read_file(path: str) -> Collected:
-    """A table of runs. Without a column of run ids, a row is known by its file and place."""
-    table = read_table(path)
-    roles = find_roles(table, "")
-    updated = os.stat(path).st_mtime
-    settings = {name for name in (*roles.settings, roles.seed) if name}
-    taken = settings | {roles.id, roles.group, roles.state, roles.time}
-    found = []
-    for row in range(table.rows):
-
-        def held(name: str, row: int = row) -> Any:
-            return table.columns[name].cell(row) if name else None
-
-        points = []
-        for name in table.columns:
-            value = None if name in taken else held(name)
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                points.append(Point(name, 0, float(value)))
-        found.append(
-            Found(
-                str(held(roles.id) or f"{os.path.basename(path)}:{row + 1}"),
-                path,
-                str(held(roles.group) or ""),
-                str(held(roles.state) or ""),
-                str(held(roles.time) or ""),
-                updated,
-                {bare(name): held(name) for name in settings if held(name) is not None},
-                tuple(points),
-            )
-        )
-    return Collected(tuple(found), table.notes)
+def _printed(record: Record, remarks: list[str]) -> bytes:
+    damage = files.Damage()
+    text = "".join(said.text for said in output.read(record.run, damage))
+    remarks += [f"run {record.run.id}: {one}." for one in damage.remarks(OUTPUT)]
+    return text.encode("utf-8", "replace")

@@ -7,26 +7,61 @@ not know this turns a diverged run into one with a perfect loss.
 import math
 import os
 import sqlite3
-from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 from clew.errors import ClewError
-from clew.sweep.points import Collected, Found, Point
+from clew.sweep.points import Found, Look, Points
 
 LARGEST = 1.7976931348623157e308
 STATES = {1: "running", 2: "scheduled", 3: "finished", 4: "failed", 5: "killed"}
+OWN = "mlflow."
+"""Tags that MLflow sets itself begin with this."""
 
 
 def is_store(path: str) -> bool:
     if os.path.isfile(path):
-        return path.endswith((".db", ".sqlite", ".sqlite3"))
-    return os.path.isdir(path) and bool(_run_folders(path))
+        return path.endswith((".db", ".sqlite", ".sqlite3")) or _is_sqlite(path)
+    return os.path.isdir(path) and next(_run_folders(path), None) is not None
 
 
-def _run_folders(path: str) -> list[tuple[str, str]]:
+def _is_sqlite(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read(16) == b"SQLite format 3\0"
+    except OSError:
+        return False
+
+
+def own_tags(tags: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tags.items() if not name.startswith(OWN)}
+
+
+def date(milliseconds: Any) -> str:
+    from datetime import UTC, datetime
+
+    try:
+        return datetime.fromtimestamp(int(milliseconds) / 1000, UTC).isoformat()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return ""
+
+
+def exact(value: float | None, is_nan: object) -> float:
+    """What was logged, from what the database holds."""
+    if is_nan or value is None:
+        return math.nan
+    if abs(value) >= LARGEST:
+        return math.copysign(math.inf, value)
+    return float(value)
+
+
+def read_store(path: str, look: Look, remarks: list[str]) -> Iterator[Found]:
+    return _database(path, look) if os.path.isfile(path) else _folders(path, look, remarks)
+
+
+def _run_folders(path: str) -> Iterator[tuple[str, str]]:
     """Folders of runs with the experiment that each belongs to."""
-    found = []
     for experiment in sorted(os.listdir(path)):
         at = os.path.join(path, experiment)
         if not os.path.isdir(at) or experiment.startswith("."):
@@ -34,28 +69,26 @@ def _run_folders(path: str) -> list[tuple[str, str]]:
         for name in sorted(os.listdir(at)):
             folder = os.path.join(at, name)
             if os.path.isfile(os.path.join(folder, "meta.yaml")) and os.path.isdir(os.path.join(folder, "metrics")):
-                found.append((experiment, folder))
-    return found
+                yield experiment, folder
 
 
-def read_store(path: str, since: float = 0.0) -> Collected:
-    return _database(path, since) if os.path.isfile(path) else _folders(path, since)
-
-
-def _folders(path: str, since: float) -> Collected:
-    runs, remarks = [], []
+def _folders(path: str, look: Look, remarks: list[str]) -> Iterator[Found]:
     for experiment, folder in _run_folders(path):
         try:
             updated = _newest(folder)
-            if updated >= since:
-                runs.append(_folder(path, experiment, folder, updated))
-        except (OSError, ValueError) as error:
+            if look.settled(updated, folder):
+                continue
+            found = _folder(path, experiment, folder, updated)
+        except (OSError, ValueError, OverflowError) as error:
             remarks.append(f"{folder} could not be read: {error}.")
-    return Collected(tuple(runs), tuple(remarks))
+            continue
+        if found is not None:
+            yield found
 
 
 def _newest(folder: str) -> float:
-    return max(os.stat(os.path.join(at, name)).st_mtime for at, _, names in os.walk(folder) for name in names)
+    times = (os.stat(os.path.join(at, name)).st_mtime for at, _, names in os.walk(folder) for name in names)
+    return max(times, default=0.0)
 
 
 def _yaml(path: str) -> dict[str, str]:
@@ -72,22 +105,53 @@ def _yaml(path: str) -> dict[str, str]:
     return found
 
 
-def _folder(path: str, experiment: str, folder: str, updated: float) -> Found:
+def _folder(path: str, experiment: str, folder: str, updated: float) -> Found | None:
     meta = _yaml(os.path.join(folder, "meta.yaml"))
+    if meta.get("lifecycle_stage") == "deleted":
+        return None
     name = _yaml(os.path.join(path, experiment, "meta.yaml")).get("name", experiment)
-    config = {item: _text(os.path.join(folder, "params", item)) for item in _below(os.path.join(folder, "params"))}
-    points = []
+    points = Points()
     for item in _below(os.path.join(folder, "metrics")):
-        with open(os.path.join(folder, "metrics", item), encoding="utf-8") as file:
-            for line in file:
-                words = line.split()
-                # A line that is cut off has no step yet; a run that is being written may end in one.
-                if len(words) >= 3 and line.endswith("\n"):
-                    points.append(Point(item, int(words[2]), float(words[1])))
+        _metric(os.path.join(folder, "metrics", item), item, points)
     state = meta.get("status", "")
     word = STATES.get(int(state), state) if state.isdigit() else state.lower()
-    run_id = meta.get("run_id") or os.path.basename(folder)
-    return Found(run_id, folder, name, word, _date(meta.get("start_time")), updated, config, tuple(points))
+    return Found(
+        meta.get("run_id") or os.path.basename(folder),
+        folder,
+        name,
+        word,
+        date(meta.get("start_time")),
+        updated,
+        _texts(os.path.join(folder, "params")),
+        points,
+        tags=own_tags(_texts(os.path.join(folder, "tags"))),
+        log=_output(os.path.join(folder, "artifacts")),
+    )
+
+
+def _metric(path: str, name: str, points: Points) -> None:
+    readings = []
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file):
+            words = line.split()
+            # A line that is cut off has no step yet; a run that is being written may end in one.
+            if not line.endswith("\n") or not words:
+                continue
+            try:
+                step = int(words[2]) if len(words) > 2 else 0
+                readings.append((step, int(words[0]), float(words[1])))
+            except (ValueError, IndexError):
+                raise ValueError(f"line {number + 1} of its metric {name} is damaged") from None
+    for step, _, value in sorted(readings, key=lambda one: one[:2]):
+        points.add(name, step, value)
+
+
+def _texts(folder: str) -> dict[str, str]:
+    found = {}
+    for item in _below(folder):
+        with open(os.path.join(folder, item), encoding="utf-8", errors="replace") as file:
+            found[item] = file.read()
+    return found
 
 
 def _below(folder: str) -> list[str]:
@@ -98,49 +162,40 @@ def _below(folder: str) -> list[str]:
     return sorted(found)
 
 
-def _text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()
+def _output(artifacts: str) -> str:
+    path = os.path.join(artifacts.removeprefix("file://"), "output.log")
+    return path if os.path.isfile(path) else ""
 
 
-def _date(milliseconds: Any) -> str:
-    from datetime import UTC, datetime
-
+def _database(path: str, look: Look) -> Iterator[Found]:
     try:
-        return datetime.fromtimestamp(int(milliseconds) / 1000, UTC).isoformat()
-    except (TypeError, ValueError, OverflowError):
-        return ""
-
-
-def exact(value: float | None, is_nan: object) -> float:
-    """What was logged, from what the database holds."""
-    if is_nan or value is None:
-        return math.nan
-    if abs(value) >= LARGEST:
-        return math.copysign(math.inf, value)
-    return float(value)
-
-
-def _database(path: str, since: float) -> Collected:
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as held:
+        # Read only, and without waiting long for a writer.
+        with closing(sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=10.0)) as held:
             names = dict(held.execute("select experiment_id, name from experiments"))
-            config: dict[str, dict[str, str]] = defaultdict(dict)
-            for run, key, value in held.execute("select run_uuid, key, value from params"):
-                config[run][key] = value
-            points: dict[str, list[Point]] = defaultdict(list)
-            query = "select run_uuid, key, step, value, is_nan from metrics order by run_uuid, key, step, timestamp"
-            for run, key, step, value, is_nan in held.execute(query):
-                points[run].append(Point(key, int(step), exact(value, is_nan)))
-            rows = held.execute("select run_uuid, experiment_id, status, start_time, end_time from runs").fetchall()
-    except sqlite3.Error as error:
-        raise ClewError(f"{path} is no MLflow database: {error}.") from error
-    runs = []
-    for run, experiment, status, start, end in rows:
-        updated = (end or start or 0) / 1000.0
-        state = str(status or "").lower()
-        # A run that goes on has no end time: it is always looked at again.
-        if updated >= since or state == "running":
-            group = str(names.get(experiment, experiment))
-            runs.append(Found(run, path, group, state, _date(start), updated, config[run], tuple(points[run])))
-    return Collected(tuple(runs), ())
+            there = {row[1] for row in held.execute("pragma table_info(runs)")}
+            alive = "where lifecycle_stage = 'active'" if "lifecycle_stage" in there else ""
+            place = "artifact_uri" if "artifact_uri" in there else "''"
+            tagged = {row[1] for row in held.execute("pragma table_info(tags)")}
+            query = f"select run_uuid, experiment_id, status, start_time, end_time, {place} from runs {alive}"
+            for run, experiment, status, start, end, artifacts in held.execute(query).fetchall():
+                updated, state = (end or start or 0) / 1000.0, str(status or "").lower()
+                if look.settled(updated, run):
+                    continue
+                points = Points()
+                query = "select key, step, value, is_nan from metrics where run_uuid = ? order by key, step, timestamp"
+                for key, step, value, is_nan in held.execute(query, (run,)):
+                    points.add(str(key), int(step), exact(value, is_nan))
+                config = dict(held.execute("select key, value from params where run_uuid = ?", (run,)))
+                tags: dict[str, Any] = {}
+                if tagged:
+                    tags = own_tags(dict(held.execute("select key, value from tags where run_uuid = ?", (run,))))
+                group, log = str(names.get(experiment, experiment)), _output(str(artifacts or ""))
+                yield Found(run, path, group, state, date(start), updated, config, points, tags=tags, log=log)
+    except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
+        raise ClewError(f"{path} could not be read as an MLflow database: {error}.") from error
+
+
+def _quoted(path: str) -> str:
+    from urllib.parse import quote
+
+    return quote(os.path.abspath(path))

@@ -121,3 +121,25 @@ def seeds_needed(effect: float, power: float = 0.8, alpha: float = 0.05, most: i
         middle = (low + high) // 2
         low, high = (middle + 1, high) if paired_power(effect, middle, alpha) < power else (low, middle)
     return low if low <= most else None
+
+
+def f_cdf(f: float, d1: int, d2: int, shift: float = 0.0) -> float:
+    """The chance that an F stays below; `shift` is its noncentrality. A Poisson mixture of beta functions."""
+    if f <= 0.0:
+        return 0.0
+    x, half = d1 * f / (d1 * f + d2), shift / 2.0
+    middle = int(half)
+    reach = int(6.0 * math.sqrt(half + 1.0)) + 12
+    if half <= 0.0:
+        return beta_inc(d1 / 2.0, d2 / 2.0, x)
+    first, b, total = max(0, middle - reach), d2 / 2.0, 0.0
+    a = d1 / 2.0 + first
+    held = beta_inc(a, b, x)
+    # From one term to the next: what x^a (1 - x)^b / (a B(a, b)) takes away.
+    step = math.exp(a * math.log(x) + b * math.log1p(-x) + math.lgamma(a + b) - math.lgamma(a + 1.0) - math.lgamma(b))
+    for index in range(first, middle + reach + 1):
+        total += math.exp(index * math.log(half) - half - math.lgamma(index + 1)) * max(0.0, held)
+        held -= step
+        step *= x * (a + b) / (a + 1.0)
+        a += 1.0
+    return min(1.0, total)

@@ -34,7 +34,7 @@ def judge(table: Table, request: Request) -> SweepView:
     goal, why = goal_of(request, metric)
     notes = list(runs.notes)
     groups = []
-    parts = _groups(runs)
+    parts = split(runs)
     many = len(parts) > MANY_GROUPS
     if many:
         notes.append(f"{len(parts)} groups: bootstrap intervals are left out; judge one with --group to have them.")
@@ -54,7 +54,7 @@ def _nothing(runs: Runs, request: Request) -> str:
     return f"no parameter varies within a group of {runs.table.source}; --param names the column to judge."
 
 
-def _groups(runs: Runs) -> list[tuple[str, Runs]]:
+def split(runs: Runs) -> list[tuple[str, Runs]]:
     """Runs are only ever compared within their group."""
     if not runs.roles.group:
         return [("all runs", runs)]

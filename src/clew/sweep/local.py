@@ -10,7 +10,7 @@ import re
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import IO, Any, NamedTuple
 
@@ -36,6 +36,8 @@ class Done(NamedTuple):
     seconds: float
     value: float | None
     last_line: str
+    lost: int = 0
+    """How often a worker or node was lost with this run; it is made again once."""
 
     @property
     def fine(self) -> bool:
@@ -43,28 +45,44 @@ class Done(NamedTuple):
 
 
 class Options(NamedTuple):
+    """`jobs` at a time, 0 for as many as there is room for. The last three are for a Ray cluster."""
+
     jobs: int = 1
     gpus: tuple[str, ...] = ()
     cwd: str = "."
     home: str = ""
+    address: str = ""
+    cpus_per_run: float = 1.0
+    gpus_per_run: float = 0.0
 
 
 def run_all(
     plan: Plan, group: str, jobs: list[Job], digest: str, options: Options, tell: Callable[[Done], None]
 ) -> int:
     """Run the jobs in their order; returns how many did not end well. Ctrl-C ends those that run, and stops."""
+
+    def one(job: Job, gpu: str, stop: threading.Event) -> Done:
+        return run_one(plan, group, job, gpu, digest, options, stop)
+
+    return run_jobs(jobs, list(options.gpus) or [""] * max(1, options.jobs), one, tell)
+
+
+def run_jobs(
+    jobs: list[Job],
+    slots: list[str],
+    one: Callable[[Job, str, threading.Event], Done],
+    tell: Callable[[Done], None],
+) -> int:
+    """The scheduler that all engines share: a thread for every slot, each with one run at a time."""
     waiting: SimpleQueue[Job] = SimpleQueue()
     for job in jobs:
         waiting.put(job)
     done: SimpleQueue[Done | BaseException] = SimpleQueue()
     stop = threading.Event()
-    slots = list(options.gpus) or [""] * max(1, options.jobs)
-    threads = [
-        threading.Thread(target=_work, args=(plan, group, slot, waiting, digest, options, done, stop)) for slot in slots
-    ]
+    threads = [threading.Thread(target=_work, args=(slot, waiting, one, done, stop)) for slot in slots[: len(jobs)]]
     for thread in threads:
         thread.start()
-    failed = left = 0
+    failed = 0
     try:
         left = len(jobs)
         while left:
@@ -87,12 +105,9 @@ def run_all(
 
 
 def _work(
-    plan: Plan,
-    group: str,
-    gpu: str,
+    slot: str,
     waiting: "SimpleQueue[Job]",
-    digest: str,
-    options: Options,
+    one: Callable[[Job, str, threading.Event], Done],
     done: "SimpleQueue[Done | BaseException]",
     stop: threading.Event,
 ) -> None:
@@ -102,7 +117,7 @@ def _work(
         except Empty:
             return
         try:
-            done.put(run_one(plan, group, job, gpu, digest, options, stop))
+            done.put(one(job, slot, stop))
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the run
             done.put(error)
             return
@@ -120,7 +135,7 @@ def labels(plan: Plan, group: str, job: Job, digest: str) -> dict[str, Any]:
 
 def run_one(plan: Plan, group: str, job: Job, gpu: str, digest: str, options: Options, stop: threading.Event) -> Done:
     cwd = os.path.abspath(options.cwd)
-    held = runs.begin(job.command, cwd, _script(job), labels=labels(plan, group, job, digest), home=options.home)
+    held = runs.begin(job.command, cwd, script_of(job), labels=labels(plan, group, job, digest), home=options.home)
     code.snapshot(held, sources(job.command, cwd))
     environment = {**os.environ, METRICS_FILE: held.path("sweep-metrics.jsonl"), "CLEW_SWEEP_GROUP": group}
     environment.setdefault("PYTHONUNBUFFERED", "1")
@@ -163,7 +178,7 @@ def run_one(plan: Plan, group: str, job: Job, gpu: str, digest: str, options: Op
     return Done(job, held, end.exit, end.signal, seconds, found[-1] if found else None, tail[-1] if tail else "")
 
 
-def _script(job: Job) -> str:
+def script_of(job: Job) -> str:
     return next((word for word in job.command if word.endswith(".py")), job.command[0])
 
 
@@ -206,20 +221,24 @@ def _read(
 
 def _from_file(path: str, metric: str) -> list[float]:
     """What the script wrote to the file that CLEW_SWEEP_METRICS names: one JSON object per line."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return from_lines(file, metric)
+    except OSError:
+        return []
+
+
+def from_lines(lines: Iterable[str], metric: str) -> list[float]:
     import json
 
     found: list[float] = []
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                try:
-                    held = json.loads(line)
-                except ValueError:
-                    continue
-                if isinstance(held, dict) and isinstance(held.get(metric), int | float):
-                    found.append(float(held[metric]))
-    except OSError:
-        return found
+    for line in lines:
+        try:
+            held = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(held, dict) and isinstance(held.get(metric), int | float):
+            found.append(float(held[metric]))
     return found
 
 

@@ -80,19 +80,22 @@ class Job(NamedTuple):
 
 
 def read_plan(path: str) -> Plan:
+    return plan_of(read_toml(path), path)
+
+
+def read_toml(path: str) -> dict[str, Any]:
     import tomllib
 
     try:
         with open(path, "rb") as file:
-            table = tomllib.load(file)
+            return tomllib.load(file)
     except OSError as error:
         raise ClewError(f"cannot read {path}: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ClewError(f"{path} is no TOML: {error}.") from error
-    return _plan(table, path)
 
 
-def _plan(table: dict[str, Any], path: str) -> Plan:
+def plan_of(table: dict[str, Any], path: str) -> Plan:
     for key in table:
         if key not in KEYS:
             raise ClewError(f"{path}: {key!r} means nothing here{did_you_mean(key, KEYS) or '.'}")

@@ -19,7 +19,7 @@ STATES = ("state", "status", "run_state", "_state", "run_status", "exit", "exit_
 TIMES = ("created", "created_at", "date", "started", "start_time", "timestamp", "time", "datetime", "started_at")
 STEPS = ("step", "_step", "global_step", "epoch", "iteration")
 OF_THE_RUN = re.compile(
-    r"(name|notes?|tags?|url|host(name)?|node|user|pid|path|folder|dir|output|log|command|argv|gpu_?(id|name|type)?|"
+    r"(name|notes?|tags?|source|url|host(name)?|node|user|pid|path|folder|dir|output|log|command|argv|gpu_?(id|name|type)?|"
     r"device|created.*|updated.*|started.*|ended.*|finished.*|date|.*time(stamp|_s)?|duration|seconds|run_?time|"
     r"wall.*|_.*|job.*|slurm.*|exit.*|signal|state|status|cost|memory|.*_mb|.*_gb|step|global_step|best_step|commit_msg)"
 )
@@ -114,7 +114,7 @@ def is_setting(name: str, held: Column, rows: int) -> bool:
     distinct = _distinct(held)
     if config or KNOWN.fullmatch(low):
         return True
-    if OF_THE_RUN.fullmatch(low) or measured(low) or low.startswith(("summary.", "metrics.", "metrics/")):
+    if OF_THE_RUN.fullmatch(low) or measured(low) or low.startswith(("summary.", "metrics.", "metrics/", "tag.")):
         return False
     return distinct <= 1 or distinct * 2 <= rows
 

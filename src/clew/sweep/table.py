@@ -1,13 +1,12 @@
-"""Tables of runs: one row per run, read from CSV, Parquet or JSONL without guessing silently.
+"""Tables of runs: one row per run.
 
 Every column is kept as codes into its distinct values. Text that is a number is that number, so 0.1, "0.1" and 1e-1 are
 one value wherever they come from.
 """
 
 import math
-import os
-import time
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +18,33 @@ Codes = NDArray[np.int32]
 MISSING = {"", "na", "n/a", "none", "null", "-", "<na>", "missing"}
 NOT_A_NUMBER = {"nan", "-nan", "crashed", "failed", "diverged", "crash", "error", "oom", "killed"}
 INFINITE = {"inf": math.inf, "+inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}
-MANY = 2_000_000
-"""Rows from which columns of nearly unique text are no longer kept: no parameter looks like that."""
+IDS = {"run_id", "id", "run", "run_uuid", "trial_id", "uid"}
+FEW = 10_000
+"""Up to so many different numbers, each is kept as it is shown."""
+
+
+class Distinct(Sequence[Cell]):
+    """Very many different numbers as labels, eight bytes each."""
+
+    def __init__(self, values: NDArray[np.float64]) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, at: int) -> Cell: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Distinct": ...
+    def __getitem__(self, at: int | slice) -> "Cell | Distinct":
+        return Distinct(self.values[at]) if isinstance(at, slice) else _whole(float(self.values[at]))
 
 
 class Column(NamedTuple):
     """`codes` point into `labels`; -1 is a cell with nothing in it."""
 
     codes: Codes
-    labels: tuple[Cell, ...]
+    labels: Sequence[Cell]
 
     def cell(self, row: int) -> Cell | None:
         code = int(self.codes[row])
@@ -69,7 +86,8 @@ def cell(value: Any) -> Cell | None:
         return low == "true"
     if text[:1] in "+-.0123456789" and "_" not in text:
         try:
-            return _whole(float(text))
+            # A whole number of many digits has no double of its own; as a number it stays itself.
+            return int(text) if text.isdecimal() and 15 < len(text) < 40 else _whole(float(text))
         except ValueError:
             return text
     return text
@@ -79,18 +97,23 @@ def _whole(value: float) -> Cell:
     return int(value) if math.isfinite(value) and value == int(value) and abs(value) < 1e15 else value
 
 
-def column(values: list[Any]) -> Column:
+def column(values: list[Any], verbatim: bool = False) -> Column:
     """A column from Python values."""
-    return encoded(np.arange(len(values), dtype=np.int32), values)
+    return encoded(np.arange(len(values), dtype=np.int32), values, verbatim)
 
 
-def encoded(codes: Codes, raw: list[Any]) -> Column:
-    """Codes into raw labels, with labels that mean the same made one."""
+def is_id(name: str) -> bool:
+    """Whether a column names runs: what it holds is a name even where it looks like a number."""
+    return name.strip().lower().replace(".", "_") in IDS
+
+
+def encoded(codes: Codes, raw: Sequence[Any], verbatim: bool = False) -> Column:
+    """Codes into raw labels, with labels that mean the same made one; `verbatim`: each is a text and means itself."""
     known: dict[tuple[str, Cell], int] = {}
     labels: list[Cell] = []
     again = np.full(len(raw) + 1, -1, dtype=np.int32)
     for index, item in enumerate(raw):
-        held = cell(item)
+        held = str(item) if verbatim and item is not None and item != "" else cell(item)
         if held is None:
             continue
         # NaN is not equal to itself, and True is equal to 1: neither may decide what is the same label.
@@ -102,9 +125,69 @@ def encoded(codes: Codes, raw: list[Any]) -> Column:
     return Column(again[codes], tuple(labels))
 
 
+def of_numbers(values: NDArray[np.float64], missing: NDArray[np.bool_]) -> Column:
+    """A column from numbers alone; cells that are missing hold nothing."""
+    values = np.where(missing, np.nan, values)
+    order = np.argsort(values, kind="stable")
+    values = values[order]
+    new = np.ones(len(values), dtype=bool)
+    new[1:] = (values[1:] != values[:-1]) & ~np.isnan(values[:-1])
+    codes = np.empty(len(values), dtype=np.int32)
+    codes[order] = np.cumsum(new, dtype=np.int32) - 1
+    distinct = values[new]
+    codes[missing] = -1
+    if np.isnan(distinct[-1:]).any() and missing.any() and not (codes == len(distinct) - 1).any():
+        distinct = distinct[:-1]
+    if len(distinct) > FEW:
+        return Column(codes, Distinct(distinct))
+    return Column(codes, tuple(_whole(float(value)) for value in distinct))
+
+
+def stacked(parts: list[tuple[int, Column | None]], verbatim: bool = False) -> Column:
+    """Columns one below the other, each with its rows; None is a part that has no such column."""
+    size = sum(len(held.labels) for _, held in parts if held is not None)
+    if size > FEW and not verbatim and all(held is None or _is_numeric(held) for _, held in parts):
+        values = np.empty(sum(rows for rows, _ in parts))
+        missing = np.empty(len(values), dtype=bool)
+        at = 0
+        for rows, held in parts:
+            values[at : at + rows], missing[at : at + rows] = _values(rows, held)
+            at += rows
+        # The parts are as large as the whole, and nobody needs them any more.
+        parts.clear()
+        return of_numbers(values, missing)
+    labels: list[Any] = []
+    codes = []
+    for rows, held in parts:
+        if held is None:
+            codes.append(np.full(rows, -1, dtype=np.int32))
+            continue
+        codes.append(np.where(held.codes < 0, np.int32(-1), held.codes + np.int32(len(labels))).astype(np.int32))
+        labels += held.labels
+    return encoded(np.concatenate(codes), labels, verbatim)
+
+
+def _is_numeric(held: Column) -> bool:
+    labels = held.labels
+    return isinstance(labels, Distinct) or not any(
+        isinstance(one, bool | str) or (abs(one) >= 1e15 and isinstance(one, int)) for one in labels
+    )
+
+
+def _values(rows: int, held: Column | None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Numbers, and where there are none, of a column of numbers alone."""
+    if held is None:
+        return np.full(rows, np.nan), np.ones(rows, dtype=bool)
+    labels = held.labels
+    known = labels.values if isinstance(labels, Distinct) else np.array(labels, dtype=np.float64)
+    return np.append(known, np.nan)[held.codes], held.codes < 0
+
+
 def numbers(table: Table, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """A column as numbers (NaN where there is none) and where it had nothing at all. Text is refused, with its row."""
     held = table.columns[name]
+    if isinstance(held.labels, Distinct):
+        return _values(table.rows, held)
     values = np.full(len(held.labels) + 1, np.nan)
     for code, label in enumerate(held.labels):
         if isinstance(label, str):
@@ -119,178 +202,6 @@ def numbers(table: Table, name: str) -> tuple[NDArray[np.float64], NDArray[np.bo
 
 def _comma(text: str) -> bool:
     return text.replace(",", "", 1).replace(".", "").lstrip("+-").isdigit() and text.count(",") == 1
-
-
-def read_table(path: str, keep: tuple[str, ...] = ()) -> Table:
-    """A file of runs, by its content and ending. `keep` are columns that are wanted whatever they hold."""
-    if not os.path.exists(path):
-        raise ClewError(f"there is no file {path}.")
-    try:
-        if os.path.getsize(path) == 0:
-            raise ClewError(f"{path} is empty.")
-        with open(path, "rb") as file:
-            head = file.read(1 << 16)
-    except OSError as error:
-        raise ClewError(f"cannot read {path}: {error.strerror}.") from error
-    if head[:4] == b"PAR1":
-        return _parquet(path)
-    first = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if first == b"{" or path.endswith((".jsonl", ".ndjson")):
-        return _jsonl(path)
-    if first == b"[" or path.endswith(".json"):
-        return _json(path)
-    if b"\0" in head and head[:2] not in (b"\xff\xfe", b"\xfe\xff"):
-        raise ClewError(f"{path} is no table: it holds zero bytes; CSV, Parquet and JSONL can be read.")
-    return _csv(path, head, keep)
-
-
-def _arrow(*parts: str) -> Any:
-    from importlib import import_module
-
-    try:
-        for part in parts:
-            import_module(f"pyarrow.{part}")
-        return import_module("pyarrow")
-    except ImportError:
-        raise ClewError("reading tables of runs needs pyarrow: pip install 'clew[sweep]'") from None
-
-
-def _from_arrow(arrow: Any, array: Any) -> Column:
-    if not arrow.types.is_dictionary(array.type):
-        array = array.dictionary_encode()
-    array = array.combine_chunks() if hasattr(array, "combine_chunks") else array
-    if isinstance(array, arrow.ChunkedArray):
-        array = array.unify_dictionaries().combine_chunks()
-        array = array.chunk(0) if isinstance(array, arrow.ChunkedArray) else array
-    codes = array.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
-    return encoded(codes, array.dictionary.to_pylist())
-
-
-def _parquet(path: str) -> Table:
-    arrow = _arrow("parquet")
-    try:
-        held = arrow.parquet.read_table(path).flatten()
-    except (OSError, arrow.ArrowException) as error:
-        raise ClewError(f"{path} is damaged: {str(error).splitlines()[0].rstrip('.')}.") from error
-    if not held.num_rows:
-        raise ClewError(f"{path} has columns and no rows.")
-    columns = {name: _from_arrow(arrow, held[index]) for index, name in enumerate(held.column_names)}
-    return Table(held.num_rows, columns, path, _age(held.schema.metadata or {}))
-
-
-def _age(metadata: dict[bytes, bytes]) -> tuple[str, ...]:
-    """How old a cache is, wherever it is used."""
-    try:
-        hours = (time.time() - float(metadata[b"clew.collected"])) / 3600
-    except (KeyError, ValueError):
-        return ()
-    old = f"{hours * 60:.0f} minutes" if hours < 2 else f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
-    return (f"collected {old} ago; `clew sweep collect` brings it up to date.",)
-
-
-def _encoding(path: str, head: bytes) -> tuple[str, str]:
-    for mark, name in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
-        if head.startswith(mark):
-            return name, f"{path} is written in {name}."
-    import codecs
-
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        with open(path, "rb") as file:
-            while block := file.read(1 << 22):
-                decoder.decode(block)
-        decoder.decode(b"", True)
-    except UnicodeDecodeError:
-        return "cp1252", f"{path} is not UTF-8 and was read as Windows-1252."
-    return "utf8", ""
-
-
-def _csv(path: str, head: bytes, keep: tuple[str, ...]) -> Table:
-    """A block at a time: a file of any size, as long as its distinct values fit into memory."""
-    arrow = _arrow("csv", "compute")
-    encoding, note = _encoding(path, head)
-    line = head.decode("utf-8" if encoding == "utf8" else encoding, "replace").lstrip("\ufeff").splitlines()[0]
-    mark = max(",;\t|", key=line.count)
-    names = _header(line, mark, path)
-    options = arrow.csv.ConvertOptions(
-        column_types={name: arrow.string() for name in names}, strings_can_be_null=False, check_utf8=True
-    )
-    blocks: dict[str, list[Any]] = {name: [] for name in names}
-    dropped: list[str] = []
-    rows = 0
-    try:
-        reader = arrow.csv.open_csv(
-            path,
-            read_options=arrow.csv.ReadOptions(encoding=encoding, block_size=1 << 23, column_names=names, skip_rows=1),
-            parse_options=arrow.csv.ParseOptions(delimiter=mark, newlines_in_values=True),
-            convert_options=options,
-        )
-        for batch in reader:
-            rows += batch.num_rows
-            for name in list(blocks):
-                made = batch.column(batch.schema.get_field_index(name)).dictionary_encode()
-                if rows > MANY and name not in keep and len(made.dictionary) > 0.9 * batch.num_rows:
-                    del blocks[name]
-                    dropped.append(name)
-                else:
-                    blocks[name].append(made)
-    except (OSError, arrow.ArrowException) as error:
-        raise ClewError(f"{path} is no table: {str(error).splitlines()[0].rstrip('.')}.") from error
-    if not rows:
-        raise ClewError(f"{path} has a header and no rows.")
-    columns = {name: _from_arrow(arrow, arrow.chunked_array(held)) for name, held in blocks.items()}
-    notes = [note] if note else []
-    if dropped:
-        notes.append(f"columns with a value of its own in nearly every row were left unread: {', '.join(dropped)}.")
-    return Table(rows, columns, path, tuple(notes))
-
-
-def _header(line: str, mark: str, path: str) -> list[str]:
-    import csv
-
-    names = [name.strip() for name in next(csv.reader([line], delimiter=mark), [])]
-    names = [name or f"column {index + 1}" for index, name in enumerate(names)]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise ClewError(f"{path} has two columns named {sorted(twice)[0]!r}; rename one.")
-    return names
-
-
-def _jsonl(path: str) -> Table:
-    import json
-
-    rows: list[dict[str, Any]] = []
-    bad, where = 0, 0
-    with open(path, encoding="utf-8-sig", errors="replace") as file:
-        for index, line in enumerate(file):
-            if not line.strip():
-                continue
-            try:
-                held = json.loads(line)
-            except (ValueError, RecursionError):
-                held = None
-            if isinstance(held, dict):
-                rows.append(flat(held))
-            else:
-                bad, where = bad + 1, where or index + 1
-    if not rows:
-        raise ClewError(f"no line of {path} holds a JSON object.")
-    notes = (f"{bad} line{'s' * (bad != 1)} of {path} could not be read, the first is line {where}.",) if bad else ()
-    return from_rows(rows, path, notes)
-
-
-def _json(path: str) -> Table:
-    import json
-
-    try:
-        with open(path, encoding="utf-8-sig") as file:
-            held = json.load(file)
-    except (ValueError, RecursionError) as error:
-        raise ClewError(f"{path} is no JSON: {error}.") from error
-    rows = held.get("runs") if isinstance(held, dict) else held
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise ClewError(f"{path} holds no list of runs.")
-    return from_rows([flat(row) for row in rows], path)
 
 
 def flat(row: dict[str, Any], lead: str = "") -> dict[str, Any]:
@@ -309,4 +220,6 @@ def flat(row: dict[str, Any], lead: str = "") -> dict[str, Any]:
 def from_rows(rows: list[dict[str, Any]], source: str, notes: tuple[str, ...] = ()) -> Table:
     """Rows whose names may differ: a name that a row lacks is a cell with nothing in it."""
     names = dict.fromkeys(name for row in rows for name in row)
-    return Table(len(rows), {name: column([row.get(name) for row in rows]) for name in names}, source, notes)
+    return Table(
+        len(rows), {name: column([row.get(name) for row in rows], is_id(name)) for name in names}, source, notes
+    )

@@ -14,6 +14,7 @@ from clew.report.text import number
 from clew.sweep.cells import Cells
 from clew.sweep.decide import Decided
 from clew.sweep.distributions import t_two_sided
+from clew.sweep.permute import SKEW
 from clew.sweep.trend import Trend, trend
 
 ALPHA = 0.05
@@ -63,6 +64,8 @@ def verdict(facts: Facts) -> Said:
         found.append(("reliable_better", _better(facts, top)))
     elif facts.decided.test is not None and facts.decided.test.least > ALPHA:
         found.append(("too_few_seeds", _out_of_reach(facts)))
+    elif _if_alike(facts, top) <= ALPHA and row.lean > 0:
+        found.append(("too_few_seeds", _skew_left_open(facts, top)))
     elif row.p <= ALPHA or (len(facts.cells.values) >= 8 and _plain(row.t, row.n) <= ALPHA):
         found.append(("multiple_comparisons", _best_of_many(facts, top)))
     else:
@@ -217,6 +220,24 @@ def _out_of_reach(facts: Facts) -> str:
     return (
         f"{values} values of {facts.param} over {seeds} seeds can at best reach p = {least:.3f}, whatever the results: "
         f"too few seeds for a verdict.{need}"
+    )
+
+
+def _if_alike(facts: Facts, top: int) -> float:
+    """The adjusted p if the noise of all values is alike; 1 where the number of values is what speaks against it."""
+    test = facts.decided.test
+    kept = [v for v in range(len(facts.cells.values)) if v not in facts.decided.apart]
+    if test is None or not test.alike or len(kept) not in SKEW:
+        return 1.0
+    return test.alike[kept.index(top)]
+
+
+def _skew_left_open(facts: Facts, top: int) -> str:
+    row = facts.decided.rows[top]
+    return (
+        f"{facts.param} = {number(facts.cells.values[top])} leads by {number(row.lead)}, p {_p(_if_alike(facts, top))} "
+        f"if the noise of all values is alike. {row.n} seeds cannot rule out skewed noise of unequal spread, which "
+        f"makes such leads too: allowing for it, p is {_p(row.adjusted)}. Repeat with more seeds before relying on it."
     )
 
 

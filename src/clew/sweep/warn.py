@@ -8,7 +8,9 @@ import numpy as np
 from clew.report.sweep_view import Warning
 from clew.report.text import number
 from clew.sweep.cells import Runs
-from clew.sweep.distributions import NORMAL
+from clew.sweep.crash_logs import what_the_logs_show
+from clew.sweep.distributions import NORMAL, f_cdf
+from clew.sweep.roles import shown
 from clew.sweep.verdicts import Facts, leader, lucky_seed
 
 MOST_NAMED = 6
@@ -19,7 +21,10 @@ def group_warnings(runs: Runs) -> tuple[Warning, ...]:
         return ()
     held = runs.table.columns[runs.roles.id]
     names = [str(held.cell(int(row))) for row in np.flatnonzero(runs.crashed)]
-    return (Warning("crashed", f"Crashed or without a finite result: {_some(names)}."),)
+    found = [Warning("crashed", f"Crashed or without a finite result: {_some(names)}.")]
+    if logs := what_the_logs_show(runs):
+        found.append(Warning("crash_logs", logs))
+    return tuple(found)
 
 
 def _some(names: list[str]) -> str:
@@ -30,7 +35,7 @@ def _some(names: list[str]) -> str:
 def warnings(facts: Facts, runs: Runs) -> tuple[Warning, ...]:
     found: list[Warning] = []
     for id, says in (
-        ("also_varies", _also_varies(facts)),
+        ("also_varies", _also_varies(facts, runs)),
         ("one_seed", _one_seed(facts)),
         ("missing_cells", _missing(facts)),
         ("seed_sets_differ", _seed_sets(facts)),
@@ -42,19 +47,26 @@ def warnings(facts: Facts, runs: Runs) -> tuple[Warning, ...]:
         ("best_of_many", _best_of_many(facts)),
         ("lucky_seed", _lucky(facts)),
         ("few_seeds", _few(facts)),
+        ("spreads_differ", _spreads(facts)),
+        ("cliff", _cliff(facts)),
     ):
         if says:
             found.append(Warning(id, says))
     return tuple(found)
 
 
-def _also_varies(facts: Facts) -> str:
+def _also_varies(facts: Facts, runs: Runs) -> str:
     held = facts.cells
+    counts = {shown(name): len(np.unique(runs.table.columns[name].codes)) for name in runs.roles.settings}
+
+    def told(names: tuple[str, ...]) -> str:
+        return ", ".join(f"{name} ({counts.get(name, 0)} values)" for name in names)
+
     if held.confounded:
-        return f"Also varies, and not in balance: {', '.join(held.confounded)}. Its effect is mixed into this table."
+        return f"Also varies, and not in balance: {told(held.confounded)}. Its effect is mixed into this table."
     if held.crossed:
         left = f" {held.uncrossed} runs outside complete crossings are not counted." if held.uncrossed else ""
-        return f"Also varies, but crossed with every value: {', '.join(held.crossed)}. Cells are means over it.{left}"
+        return f"Also varies, but crossed with every value: {told(held.crossed)}. Cells are means over it.{left}"
     return ""
 
 
@@ -173,7 +185,13 @@ def _lucky(facts: Facts) -> str:
     found = lucky_seed(facts, top) if top is not None else None
     if top is None or found is None:
         return ""
-    return f"Seed {facts.cells.seeds[found[0]]} carries the lead of {number(facts.cells.values[top])}."
+    own = facts.cells.results[:, top]
+    rest = np.delete(own, found[0])
+    middle = float(np.median(rest[np.isfinite(rest)]))
+    return (
+        f"Seed {facts.cells.seeds[found[0]]} carries the lead of {number(facts.cells.values[top])}: "
+        f"{number(float(own[found[0]]))} there, {number(middle)} in the middle of its other seeds."
+    )
 
 
 def _few(facts: Facts) -> str:
@@ -181,3 +199,64 @@ def _few(facts: Facts) -> str:
     if test is None or test.least <= 0.05:
         return ""
     return f"The smallest p that this many seeds and values allow is {test.least:.3f}."
+
+
+DIFFERS, RATIO = 0.01, 2.0
+
+
+def _spreads(facts: Facts) -> str:
+    """Values that scatter differently: the test then tells a difference, but not for certain one of the means."""
+    kept = [v for v in range(len(facts.cells.values)) if v not in facts.decided.apart]
+    table = facts.cells.results[:, kept]
+    if len(kept) > 2:
+        with np.errstate(invalid="ignore"):
+            count = np.isfinite(table).sum(1, keepdims=True)
+            table = table - np.nansum(table, 1, keepdims=True) / np.maximum(count, 1)
+    columns = [column[np.isfinite(column)] for column in table.T]
+    if len(columns) < 2 or min(len(column) for column in columns) < 4:
+        return ""
+    p, spread = brown_forsythe(columns), [float(column.std(ddof=1)) for column in columns]
+    low, high = int(np.argmin(spread)), int(np.argmax(spread))
+    if not p <= DIFFERS or not spread[low] > 0 or spread[high] < RATIO * spread[low]:
+        return ""
+    return (
+        f"The values scatter differently over seeds: standard deviation {number(spread[high])} for "
+        f"{number(facts.cells.values[kept[high]])}, {number(spread[low])} for {number(facts.cells.values[kept[low]])} "
+        f"(Brown-Forsythe p {p:.1g}). Where noise is skewed as well, a lead may come from that: look at the seeds."
+    )
+
+
+def brown_forsythe(columns: "list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]]") -> float:
+    """The p of equal spreads: analysis of variance of the distances from each column's median."""
+    far = [np.abs(column - np.median(column)) for column in columns]
+    total, count = np.concatenate(far), len(far)
+    inside = float(sum(((one - one.mean()) ** 2).sum() for one in far))
+    between = float(sum(len(one) * (one.mean() - total.mean()) ** 2 for one in far))
+    if inside <= 0.0:
+        return 1.0 if between <= 0.0 else 0.0
+    return 1.0 - f_cdf(between / (count - 1) / (inside / (len(total) - count)), count - 1, len(total) - count)
+
+
+def _cliff(facts: Facts) -> str:
+    """Whether the leading value has a neighbour that diverged, mostly crashed, or lost most of the range tried."""
+    top, values, rows = leader(facts), facts.cells.values, facts.decided.rows
+    if top is None or any(isinstance(value, str | bool) for value in values):
+        return ""
+    apart = facts.decided.apart
+    means = [row.mean for v, row in enumerate(rows) if v not in apart and not math.isnan(row.mean)]
+    reach = max(means) - min(means)
+    for v in (top - 1, top + 1):
+        if not 0 <= v < len(rows) or not rows[v].n:
+            continue
+        lead = f"Cliff: {number(values[top])} leads, and next to it {number(values[v])} "
+        if v in apart or rows[v].crashed * 2 > rows[v].n:
+            how = (
+                "diverged"
+                if v in apart and not rows[v].crashed
+                else f"crashed in {rows[v].crashed} of {rows[v].n} runs"
+            )
+            return f"{lead}{how}. A value further away is safer where seeds or data change."
+        drop = rows[top].mean - rows[v].mean
+        if len(means) > 3 and drop > 0.6 * reach and rows[v].adjusted <= 0.05 and rows[v].lean < 0:
+            return f"{lead}loses {number(drop)}, {drop / reach:.0%} of the whole range of means."
+    return ""

@@ -4,7 +4,9 @@ tape.json           the tape
 start.safetensors   parameters, buffers and constants before the first step
 batch-N.safetensors inputs and targets of the N-th batch seen; val-N likewise from evaluation
 end.safetensors     parameters and buffers late in the run
+plain-N.safetensors inputs of the N-th batch as they were before random numbers were put on them, where that was seen
 optimizer.json      kind, settings and the names of the parameters of every optimiser
+procedure.json      what is done around the step: clipping, learning rates by step, augmentation
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ TAPE = "tape.json"
 START = "start.safetensors"
 END = "end.safetensors"
 OPTIMIZERS = "optimizer.json"
+PROCEDURE = "procedure.json"
 
 
 def library() -> Any:

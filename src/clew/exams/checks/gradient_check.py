@@ -5,7 +5,9 @@ of the loss with the gradient. An entry counts only when two step sizes give the
 and rounding.
 
 Why it matters: a wrong backward pass of a custom function, or a value overwritten after use, trains on nonsense.
-Cannot tell: whether the function is the right one; a gradient that is turned round on purpose.
+Cannot tell: whether the function is the right one; a gradient that is turned round on purpose. A captured step that
+goes through an autograd function of the script cannot be replayed: such functions are checked in the run itself
+(`custom_backward`).
 Silent when: the loss is flat and the gradient is not, as with straight-through estimators, or values are detached on
 purpose: both are unclear. Parameters without a gradient count only where the optimiser holds them.
 """
@@ -30,14 +32,10 @@ from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Reading, Unclear
 from clew.records.place import Place
+from clew.tape.slopes import relative_error, slope
 
 ROWS = 4
 PARAMETERS = 16
-STEP = 1e-5
-STEADY = 1e-5
-"""How well two step sizes must agree for a difference to be taken for the slope."""
-KINK = 1e-3
-"""How far the slopes to both sides may differ."""
 
 
 class Entry(NamedTuple):
@@ -47,7 +45,7 @@ class Entry(NamedTuple):
 
     @property
     def error(self) -> float:
-        return abs(self.gradient - self.difference) / max(abs(self.gradient), abs(self.difference))
+        return relative_error(self.gradient, self.difference)
 
 
 @exam("gradient_check", needs=("loss",), seconds=2.0)
@@ -155,17 +153,16 @@ def _entries(lab: Lab, model: nn.Module, batch: Batch, scale: float) -> Any:
         gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
         chance = int(torch.randint(parameter.numel(), (1,), generator=lab.generator(number)))
         for at in {int(gradient.abs().argmax()), chance}:
-            slope = float(gradient.reshape(-1)[at])
+            given = float(gradient.reshape(-1)[at])
             found = difference(lab, model, batch, parameter, at, max(abs(scale), 1e-3))
-            if found is not None and max(abs(slope), abs(found)) > 1e-7 * max(abs(scale), 1e-3):
-                yield Entry(name, slope, found)
+            if found is not None and max(abs(given), abs(found)) > 1e-7 * max(abs(scale), 1e-3):
+                yield Entry(name, given, found)
 
 
 def difference(lab: Lab, model: nn.Module, batch: Batch, parameter: Any, at: int, scale: float) -> float | None:
     """The centred difference of the loss in one entry; None when two step sizes do not agree on it."""
     flat = parameter.data.reshape(-1) if parameter.is_contiguous() else parameter.data.view(-1)
     before = float(flat[at])
-    step = STEP * max(1.0, abs(before))
 
     def loss(by: float) -> float:
         flat[at] = before + by
@@ -174,19 +171,9 @@ def difference(lab: Lab, model: nn.Module, batch: Batch, parameter: Any, at: int
             return float(lab.loss(model, batch).detach())
 
     try:
-        right, middle, left = loss(step), loss(0.0), loss(-step)
-        wide = (right - left) / (2 * step)
-        narrow = (loss(step / 4) - loss(-step / 4)) / (step / 2)
+        return slope(loss, before, scale)
     finally:
         flat[at] = before
-    # Rounding of the loss, over the step, is what a difference cannot resolve.
-    floor = 8 * torch.finfo(torch.float64).eps * scale / step
-    # Exactly at a kink, as behind a branch that starts at zero, only the slopes of the two sides differ.
-    if abs(right - 2 * middle + left) / step > KINK * max(abs(wide), abs(narrow)) + 4 * floor:
-        return None
-    agree = abs(wide - narrow) <= STEADY * max(abs(wide), abs(narrow)) + 4 * floor
-    clear = max(abs(wide), abs(narrow)) > 1e4 * floor or (wide == 0 and narrow == 0)
-    return wide if agree and clear else None
 
 
 def _held_by_optimizer(lab: Lab, model: nn.Module) -> set[str]:

@@ -24,7 +24,11 @@ APPLIES = {"logits": "softmax", "binary logits": "the sigmoid"}
 
 
 @rule(
-    "CLW101", "double-softmax", "loss.double_softmax", "certain", NEEDS + " loss_function sigmoid_focal_loss loss_fct"
+    "CLW101",
+    "double-softmax",
+    "loss.double_softmax",
+    "certain",
+    NEEDS + " loss_function sigmoid_focal_loss loss_fct backward",
 )
 def check(script: Script) -> Iterator[Hit]:
     for loss in loss_calls(script):

@@ -1,7 +1,8 @@
 """Softmax over the examples of a batch instead of over the classes.
 
-What it sees: softmax or log_softmax with dim=0 on the output of a linear layer, or on logits beside others that the
-same function takes over the last axis.
+What it sees: softmax or log_softmax with dim=0 on the output of a linear layer, also after masking or scaling, or on
+logits beside others that the same function takes over the last axis; argmax over axis 0 of a model's output that is
+then compared with labels.
 Why it matters: the examples of a batch then compete with each other. Each prediction depends on its neighbours, and
 single examples always get probability one.
 Silent when: the axis is not zero, or the input is not the output of a layer. A model that is fed single, unbatched
@@ -12,12 +13,18 @@ Fix: take the last axis, dim=-1.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.flow import reaching
+from clew.lint.index import Scope, Where
 from clew.lint.model import Fix
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
+from clew.lint.validation import applied
+from clew.lint.values import argument
 
 
-@rule("CLW106", "class-axis-is-batch-axis", "loss.wrong_dim", "look", "softmax log_softmax Softmax LogSoftmax")
+@rule(
+    "CLW106", "class-axis-is-batch-axis", "loss.wrong_dim", "look", "softmax log_softmax Softmax LogSoftmax argmax max"
+)
 def check(script: Script) -> Iterator[Hit]:
     for call in script.calls("softmax", "log_softmax"):
         dotted = script.dotted(call.func)
@@ -27,7 +34,7 @@ def check(script: Script) -> Iterator[Hit]:
         operand = script.operand(call)
         if operand is None or given is None or script.constant(given) != 0 or script.constant(given) is False:
             continue
-        values = script.value(operand)
+        values = script.value(peeled(script, operand, script.where(call)))
         if beside(script, call, operand) or all(value.kind == "made" and value.name == "linear" for value in values):
             fix = Fix("take the last axis", False, (script.replace(given, "-1"),))
             yield Hit(
@@ -35,11 +42,150 @@ def check(script: Script) -> Iterator[Hit]:
             )
     for call, _ in script.calls_to("torch.nn.", "Softmax", "LogSoftmax"):
         given = script.arg(call, 0, "dim")
-        if given is not None and script.constant(given) == 0 and in_sequence(script, call):
+        kept = isinstance(script.parent(call), ast.Assign) and text(script.parent(call).targets[0]).startswith("self.")  # type: ignore[union-attr]
+        if given is not None and script.constant(given) == 0 and (in_sequence(script, call) or kept):
             fix = Fix("take the last axis", False, (script.replace(given, "-1"),))
             yield Hit(
                 call, "softmax over axis 0 lets the examples of a batch compete; classes lie on the last axis.", fix=fix
             )
+
+    yield from picked(script)
+    yield from attended(script)
+
+
+def attended(script: Script) -> Iterator[Hit]:
+    """softmax(q @ k.transpose(-2, -1), dim=1), and the result applied to the values."""
+    for call in script.calls("softmax"):
+        dotted = script.dotted(call.func)
+        given = script.arg(call, 1 if dotted else 0, "dim")
+        operand = script.operand(call)
+        axis = script.constant(given) if given is not None else None
+        if axis not in (0, 1, -2, -3) or isinstance(axis, bool) or operand is None:
+            continue
+        where = script.where(call)
+        product = peeled(script, operand, where)
+        if similarity(script, product) and spent(script, call) and not normalised(where.block.scope):
+            yield Hit(
+                call, "weighs the queries against each other; attention sums to one over the keys, dim=-1.", "likely"
+            )
+
+
+def spent(script: Script, call: ast.Call) -> bool:
+    """Whether the weights are multiplied with something: matching by similarity alone may take either axis."""
+    at: ast.AST | None = call
+    while isinstance(at, ast.expr):
+        above = script.parent(at)
+        if isinstance(above, ast.BinOp) and isinstance(above.op, ast.MatMult) and above.left is at:
+            return True
+        if isinstance(above, ast.Call) and text(above.func).endswith(("matmul", "bmm")) and above.args[:1] == [at]:
+            return True
+        at = above
+    name = text(at.targets[0]) if isinstance(at, ast.Assign) else ""
+    for node in script.loads(name) if name else ():
+        above = script.parent(node)
+        if isinstance(above, ast.BinOp) and isinstance(above.op, ast.MatMult) and above.left is node:
+            return True
+        if isinstance(above, ast.Call) and text(above.func).endswith(("matmul", "bmm")) and above.args[:1] == [node]:
+            return True
+    return False
+
+
+def similarity(script: Script, node: ast.AST) -> bool:
+    """q @ k.transpose(-2, -1), torch.matmul(q, k.mT)"""
+    right: ast.AST | None = None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        right = node.right
+    elif (
+        isinstance(node, ast.Call) and script.dotted(node.func) in ("torch.matmul", "torch.bmm") and len(node.args) == 2
+    ):
+        right = node.args[1]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("matmul", "bmm"):
+        right = node.args[0] if node.args else None
+    if isinstance(right, ast.Attribute):
+        return right.attr == "mT"
+    turned = isinstance(right, ast.Call) and isinstance(right.func, ast.Attribute) and right.func.attr == "transpose"
+    return turned and {script.constant(arg) for arg in right.args} in ({-1, -2}, {1, 2}, {2, 3})  # type: ignore[union-attr]
+
+
+def normalised(scope: Scope) -> bool:
+    """Slots compete for positions on purpose, and their shares are then made to sum to one."""
+    return any(
+        isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div) and ".sum(" in ast.unparse(node)
+        for node in ast.walk(scope.node)
+    )
+
+
+def picked(script: Script) -> Iterator[Hit]:
+    """pred = logits.argmax(0), compared with labels: the best example of each class, not the best class of each."""
+    for call in script.calls("argmax", "max"):
+        dotted = script.dotted(call.func)
+        given = script.arg(call, 1 if dotted else 0, "dim")
+        operand = script.operand(call)
+        if (dotted and dotted != f"torch.{dotted.rsplit('.', 1)[-1]}") or given is None or operand is None:
+            continue
+        axis = script.constant(given)
+        if axis != 0 or axis is False or not compared(script, call):
+            continue
+        where = script.where(call)
+        if scores(script, operand, where, 3):
+            fix = Fix("take the last axis", False, (script.replace(given, "-1"),))
+            yield Hit(call, "takes the best example of each class; the classes lie on the last axis.", "likely", fix)
+
+
+def compared(script: Script, call: ast.Call) -> bool:
+    """Whether the result meets labels: in a comparison at once, or through the name it is kept under."""
+    above = script.parent(call)
+    if isinstance(above, ast.Attribute) and above.attr == "indices":
+        above = script.parent(above)
+    if isinstance(above, ast.Compare):
+        return True
+    if not isinstance(above, ast.Assign):
+        return False
+    last = above.targets[0]
+    name = last.elts[-1] if isinstance(last, ast.Tuple) and last.elts else last
+    for node in script.loads(text(name)) if isinstance(name, ast.Name) else ():
+        user = script.parent(node)
+        if isinstance(user, ast.Compare) or (isinstance(user, ast.Attribute) and user.attr in ("eq", "__eq__")):
+            return True
+    return False
+
+
+def scores(script: Script, node: ast.AST, where: Where, deep: int) -> bool:
+    """Whether a value is what a network gave for a batch."""
+    if isinstance(node, ast.Call):
+        return bool(applied(script.at_home(where), node))
+    if not isinstance(node, ast.Name) or deep == 0:
+        return False
+    for made in reaching(where.block.scope.defs.get(node.id, []), where) if node.id in where.block.scope.defs else []:
+        if made.how == "=" and not made.path:
+            return scores(script, made.value, made.where, deep - 1)
+        if made.how == "param":
+            calls = script.project.callers(made.value)
+            handed = [(argument(call, made.value, node.id), at) for call, at in calls]
+            return bool(handed) and all(arg is not None and scores(script, arg, at, deep - 1) for arg, at in handed)
+    return False
+
+
+def peeled(script: Script, node: ast.AST, where: Where) -> ast.AST:
+    """Scores without what masks or scales them."""
+    for _ in range(6):
+        if isinstance(node, ast.Name) and node.id in where.block.scope.defs:
+            made = reaching(where.block.scope.defs[node.id], where)
+            if (
+                len(made) != 1
+                or made[0].how != "="
+                or made[0].path
+                or made[0].where.block.scope.module is not script.module
+            ):
+                return node
+            node, where = made[0].value, made[0].where
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mult | ast.Add):
+            node = node.left
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "masked_fill":
+            node = node.func.value
+        else:
+            break
+    return node
 
 
 def beside(script: Script, call: ast.Call, operand: ast.AST) -> bool:

@@ -43,9 +43,16 @@ def check(script: Script) -> Iterator[Hit]:
         elif (
             isinstance(right, ast.Call)
             and METRIC.search(text(right.func).rsplit(".", 1)[-1])
-            and becomes_loss(script, node)
+            and (becomes_loss(script, node) or in_loss(script, node))
         ):
             yield Hit(node, f"{text(right.func)} has no upper bound, so one minus it has no lower bound.", "look")
+
+
+def in_loss(script: Script, node: ast.AST) -> bool:
+    """Whether it stands in the forward of a class that is called a loss, or in a function of that name."""
+    scope = script.scope(node)
+    cls = script.class_of(scope)
+    return "loss" in scope.name.lower() or (cls is not None and "loss" in cls.name.lower())
 
 
 def becomes_loss(script: Script, node: ast.AST) -> bool:

@@ -99,10 +99,16 @@ def pads(script: Script, scope: Scope) -> bool:
 
 def padded_sequences(script: Script) -> Iterator[Hit]:
     here = any(script.calls_to("torch.nn.utils.rnn.", "pad_sequence"))
-    if not (here or collated(script)) or any("mask" in name.lower() for name in script.module.names):
+    if not (here or collated(script)):
         return
     for loss in loss_calls(script):
-        if loss.wants == "logits" and flattened(loss.prediction) and flattened(loss.target):
+        names = {getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(script.scope(loss.node).node)}
+        if any("mask" in name.lower() for name in names):
+            continue
+        turned = isinstance(loss.prediction, ast.Call) and text(loss.prediction.func).endswith(
+            (".transpose", ".permute")
+        )
+        if loss.wants == "logits" and (turned or (flattened(loss.prediction) and flattened(loss.target))):
             yield Hit(
                 loss.node, "sequences are padded, and the loss counts the padded positions: it has no ignore_index."
             )

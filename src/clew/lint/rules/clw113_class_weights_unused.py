@@ -24,7 +24,10 @@ WEIGHTS = re.compile(r"^(class|cls|label|pos|sample)_?weights?$", re.I)
     "class-weights-unused",
     "data.class_imbalance",
     "likely",
-    "class_weights class_weight pos_weight pos_weights compute_class_weight weights cls_weights sample_weights",
+    (
+        "class_weights class_weight pos_weight pos_weights compute_class_weight weights cls_weights sample_weights "
+        "BCEWithLogitsLoss BCELoss make_classification"
+    ),
 )
 def check(script: Script) -> Iterator[Hit]:
     for scope in script.module.scopes:
@@ -50,6 +53,27 @@ def check(script: Script) -> Iterator[Hit]:
             yield Hit(
                 shares, "one class is rare, and nothing in this file weighs, resamples or judges by class.", "look"
             )
+
+    yield from counted(script)
+
+
+def counted(script: Script) -> Iterator[Hit]:
+    """Positives and negatives are counted, and the loss is not told."""
+    names = {name for scope in script.module.scopes for name in scope.defs}
+    if not any(POSITIVES.search(name) for name in names) or not any(NEGATIVES.search(name) for name in names):
+        return
+    if aware(script) or script.mentions("WeightedRandomSampler", "pos_weight", "weight"):
+        return
+    for call, dotted in script.calls_to("torch.nn.", "BCEWithLogitsLoss", "BCELoss", "CrossEntropyLoss"):
+        if not call.args and not call.keywords:
+            last = dotted.rsplit(".", 1)[-1]
+            yield Hit(call, f"positives and negatives are counted in this file, and {last} weighs them alike.", "look")
+
+
+POSITIVES = re.compile(
+    r"^(n|num|count|total)_?(pos|positives?|fraud|defects?)$|^(pos|positive)s?_?(count|num|n)$", re.I
+)
+NEGATIVES = re.compile(r"^(n|num|count|total)_?(neg|negatives?|normal|ok)$|^(neg|negative)s?_?(count|num|n)$", re.I)
 
 
 def from_sklearn(script: Script, made: Def) -> bool:

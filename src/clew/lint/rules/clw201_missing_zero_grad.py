@@ -42,10 +42,28 @@ def check(script: Script) -> Iterator[Hit]:
             f"adds to the gradients of the steps before; nothing in this loop clears them{late}.",
             "likely" if before else "",
         )
+    yield from in_windows(script, seen)
     if "zero_grad" in script.module.names or "zero_" in script.module.names or "grad" in script.module.names:
         return
     for scope in script.module.scopes:
         yield from alone(script, scope, seen)
+
+
+def in_windows(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
+    """A loop over updates with a loop over micro-batches in it, and no clearing in either."""
+    for loop in training(script).loops():
+        steps = [event for event in loop.of(*STEPS) if event.block is loop.block and not event.through]
+        inner = [
+            event for event in loop.of("backward") if event.block.loops()[:1] != [loop.block] and not event.through
+        ]
+        if len(steps) != 1 or not inner or loop.has("zero", "distributed") or hidden(script, loop) or once(loop):
+            continue
+        near = inner[0].block.loops()
+        if inner[0].node in seen or fresh(steps[0], loop) or len(near) < 2 or near[1] is not loop.block:
+            continue
+        if steps[0].order > inner[0].order:
+            seen.add(inner[0].node)
+            yield Hit(inner[0].node, "adds to the gradients of all updates before; nothing clears them after a step.")
 
 
 def one_of_several(script: Script, loop: Loop, steps: list[Event]) -> Iterator[Hit]:

@@ -6,11 +6,13 @@ Silent when: another optimiser or another model is cleared, or one of the calls 
 Fix: clear before backward.
 """
 
+import ast
 from collections.abc import Iterator
 
 from clew.lint.registry import rule
+from clew.lint.rules.clw210_accumulation_unscaled import micro
 from clew.lint.script import Hit, Script
-from clew.lint.training import Event, alike, here, training
+from clew.lint.training import Event, alike, here, training, within
 
 
 @rule("CLW202", "zero-grad-after-backward", "train.zero_grad_misplaced", "certain", "zero_grad")
@@ -24,6 +26,32 @@ def check(script: Script) -> Iterator[Hit]:
         for at, event in enumerate(events):
             if event.kind == "backward":
                 yield from between(script, event, events[at + 1 :], len(stepped) == 1 and len(cleared) == 1)
+
+    yield from every_turn(script)
+
+
+def every_turn(script: Script) -> Iterator[Hit]:
+    """zero_grad in every turn of a loop that steps only in every nth one, or in the inner of two loops."""
+    for loop in training(script).training():
+        zeros = [event for event in loop.of("zero") if within(loop, event)]
+        back = [event for event in loop.of("backward") if within(loop, event)]
+        steps = loop.of("step", "scaler_step")
+        if len(zeros) != 1 or len(back) != 1 or zeros[0].order > back[0].order:
+            continue
+        says = "clears the gradients before every batch, but the step comes only after several: the others are lost."
+        if len(steps) == 1 and steps[0].order > back[0].order:
+            gates = [block for block in steps[0].block.chain() if block.kind == "if" and isinstance(block.node, ast.If)]
+            if any(modulo(gate.node.test) for gate in gates if isinstance(gate.node, ast.If)):
+                yield Hit(here(script, zeros[0]), says, "likely")
+        elif not steps and micro(loop.block):
+            outer = loop.block.parent.loops()[:1] if loop.block.parent is not None else []
+            for other in training(script).loops():
+                if [other.block] == outer and any(event.block is other.block for event in other.of("step")):
+                    yield Hit(here(script, zeros[0]), says, "likely")
+
+
+def modulo(test: ast.AST) -> bool:
+    return any(isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) for node in ast.walk(test))
 
 
 def between(script: Script, backward: Event, later: list[Event], only_one: bool) -> Iterator[Hit]:

@@ -1,7 +1,8 @@
 """Gradients are computed and no optimiser ever steps.
 
 What it sees: a training loop with backward and zero_grad of an optimiser that is made in this file and never stepped
-in it, never passed on and never returned; in Lightning, one of two optimisers that is cleared and never stepped.
+in it, never passed on and never returned; one of two optimisers that is cleared and never stepped, also when both are
+kept in a dict.
 Why it matters: the parameters never move. The loss only shows the noise of the batches.
 Silent when: the optimiser leaves the file, or something else may step it.
 Fix: call step after backward.
@@ -33,17 +34,89 @@ def check(script: Script) -> Iterator[Hit]:
 
 
 def one_of_two(script: Script) -> Iterator[Hit]:
-    """With manual optimisation in Lightning: two optimisers at hand, both cleared, one stepped."""
+    """Two optimisers at hand, both cleared, one stepped."""
     for scope in script.module.scopes:
-        if scope.name != "training_step":
+        if scope.kind != "function" or script.module.names.isdisjoint(("backward", "manual_backward")):
             continue
         events = training(script).events(scope)
         stepped = [event.who for event in events if event.kind in ("step", "maybe_step", "scaler_step")]
+        backward = [event for event in events if event.kind == "backward" and not event.through]
+        if not stepped or not backward:
+            continue
         for event in events:
-            if event.kind == "zero" and event.who in scope.defs and stepped and not used(script, event):
-                later = [other for other in events if other.kind == "backward" and other.order > event.order]
+            manual = scope.name == "training_step" and event.who in scope.defs
+            if event.kind == "zero" and (manual or made_here(event)) and not used(script, event):
+                later = [other for other in backward if other.order > event.order]
                 if later:
                     yield Hit(here(script, later[0]), f"computes gradients that nothing uses: {event.who} never steps.")
+        for name, key in forgotten_keys(script, events):
+            yield Hit(backward[-1].node, f"computes gradients that nothing uses: {name}[{key!r}] never steps.")
+
+
+def made_here(event: Event) -> bool:
+    value = event.value
+    return (
+        not event.through
+        and event.who.startswith("self.")
+        and value is not None
+        and value.kind == "instance"
+        and value.name.startswith("torch.optim.")
+    )
+
+
+def forgotten_keys(script: Script, events: list[Event]) -> Iterator[tuple[str, str]]:
+    """Optimisers kept in a dict under words, of which one is never asked for, while another steps."""
+    for event in events:
+        func = event.node.func if event.kind == "step" and isinstance(event.node, ast.Call) else None
+        base = func.value if isinstance(func, ast.Attribute) else None
+        if not isinstance(base, ast.Subscript) or not isinstance(script.constant(base.slice), str) or event.through:
+            continue
+        name = text(base.value)
+        values = script.value(base.value)
+        table = values[0].node if len(values) == 1 and values[0].kind == "items" else None
+        if not isinstance(table, ast.Dict) or not all(isinstance(key, ast.Constant) for key in table.keys):
+            continue
+        asked = asked_for(script, name)
+        if asked is not None:
+            for key in table.keys:
+                if isinstance(key, ast.Constant) and key.value not in asked:
+                    yield name, str(key.value)
+            return
+
+
+def asked_for(script: Script, name: str) -> set[object] | None:
+    """The keys under which a dict of optimisers is read; None when it may be read in another way. A loop over all of
+    them that only clears gradients steps none."""
+    found: set[object] = set()
+    for node in script.loads(name):
+        if text(node) != name:
+            continue
+        above = script.module.up[node]
+        if isinstance(above, ast.Subscript):
+            key = script.constant(above.slice)
+            user = script.parent(above)
+            if not isinstance(key, str):
+                return None
+            if not isinstance(user, ast.Attribute) or user.attr != "zero_grad":
+                found.add(key)
+        elif not only_cleared(script, above):
+            return None
+    return found
+
+
+def only_cleared(script: Script, node: ast.AST) -> bool:
+    """`for opt in opts.values(): opt.zero_grad()`"""
+    call = script.parent(node)
+    loop = script.parent(call) if isinstance(call, ast.Call) else None
+    if not isinstance(loop, ast.For) or not isinstance(node, ast.Attribute) or node.attr not in ("values", "items"):
+        return False
+    return all(
+        isinstance(part, ast.Expr)
+        and isinstance(part.value, ast.Call)
+        and isinstance(part.value.func, ast.Attribute)
+        and part.value.func.attr == "zero_grad"
+        for part in loop.body
+    )
 
 
 def never_computed(script: Script) -> Iterator[Hit]:

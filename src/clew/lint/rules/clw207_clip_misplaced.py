@@ -37,7 +37,11 @@ def order(script: Script, events: list[Event]) -> Iterator[Hit]:
     if len(backward) != 1 or len(steps) != 1 or len(clips) != 1:
         return
     clip = clips[0]
-    if not (alike(clip, backward[0]) and alike(clip, steps[0])) or backward[0].order > steps[0].order:
+    if not alike(backward[0], steps[0]) or backward[0].order > steps[0].order:
+        return
+    # `if self.clip:` around the clipping alone changes nothing about when it happens.
+    gate = clip.block.parent if clip.block.kind == "if" and clip.block is not steps[0].block else clip.block
+    if gate is not steps[0].block or clip.looped or (clip.maybe and not clip.through):
         return
     if clip.order < backward[0].order:
         yield Hit(here(script, clip), "clips before backward: the gradients of this batch do not exist yet.")

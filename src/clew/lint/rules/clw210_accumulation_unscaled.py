@@ -32,6 +32,32 @@ def check(script: Script) -> Iterator[Hit]:
                     f"every {period(gate)} batches add up to one step, and the loss is not divided by that number.",
                 )
 
+    yield from nested(script)
+
+
+def nested(script: Script) -> Iterator[Hit]:
+    """zero_grad, a loop over micro-batches with backward, step."""
+    for outer in training(script).loops():
+        steps = [event for event in outer.of("step", "scaler_step") if event.block is outer.block]
+        zeros = [event for event in outer.of("zero") if event.block is outer.block]
+        back = [event for event in outer.of("backward") if not event.through and event.block is not outer.block]
+        if len(steps) != 1 or len(zeros) != 1 or len(back) != 1:
+            continue
+        near = back[0].block.loops()
+        if len(near) < 2 or near[1] is not outer.block or back[0].block is not near[0] or not micro(near[0]):
+            continue
+        if undivided(script, back[0]) and not steps[0].through:
+            count = ast.unparse(near[0].node.iter)  # type: ignore[attr-defined]
+            yield Hit(back[0].node, f"{count} adds up to one step, and the loss is not divided by that number.")
+
+
+def micro(block: Block) -> bool:
+    """range(accumulate), range(micro): a number of batches, and not tasks, views or time steps."""
+    if not isinstance(block.node, ast.For):
+        return False
+    said = ast.unparse(block.node.iter).lower()
+    return said.startswith("range(") and any(word in said for word in ("accum", "micro", "grad_", "chunk", "virtual"))
+
 
 def accumulates(loop: Loop) -> ast.If | None:
     """The condition `i % n == 0` under which the loop both steps and clears, while backward runs every time."""

@@ -11,15 +11,16 @@ Fix: build it once, before the loop.
 import ast
 from collections.abc import Iterator
 
-from clew.lint.index import Block
+from clew.lint.data import helper
+from clew.lint.index import Block, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.training import training
+from clew.lint.training import Loop, training
 
 OPTIMIZERS = "Adam AdamW SGD RMSprop Adagrad Adamax NAdam RAdam Adadelta Rprop ASGD SparseAdam Adafactor".split()
 
 
-@rule("CLW212", "optimizer-in-loop", "train.optimizer_recreated", "certain", " ".join(OPTIMIZERS))
+@rule("CLW212", "optimizer-in-loop", "train.optimizer_recreated", "certain", "backward " + " ".join(OPTIMIZERS))
 def check(script: Script) -> Iterator[Hit]:
     loops = {loop.block: loop for loop in training(script).loops() if loop.has("backward")}
     inner = {loop.block for loop in training(script).training()}
@@ -39,6 +40,32 @@ def check(script: Script) -> Iterator[Hit]:
                 f"{name} is made anew in every turn of the loop and forgets its state.",
                 "certain" if sure else "likely",
             )
+
+    yield from by_helper(script, loops, inner)
+
+
+def by_helper(script: Script, loops: dict[Block, Loop], inner: set[Block]) -> Iterator[Hit]:
+    """opt = make_optimizer(model) in every epoch."""
+    for block in loops:
+        for node in script.module.statements.get(ast.Assign, []):
+            where = script.where(node)
+            if where.block is not block or not isinstance(node.value, ast.Call):
+                continue
+            func = helper(script, node.value, where)
+            made = func.returns[0][0] if func is not None and len(func.returns) == 1 else None
+            home = script.at_home(Where(func.body, 0)) if func is not None else script
+            dotted = home.dotted(made.func) if isinstance(made, ast.Call) else ""
+            if not dotted.startswith("torch.optim.") or "lr_scheduler" in dotted:
+                continue
+            model = next((text(arg) for arg in node.value.args if text(arg)), "")
+            epochs = "epoch" in target(block) or (target(block) in ("_", "e", "ep", "i") and counted(block))
+            if model and not fresh(model, block) and (block in inner or epochs):
+                name = dotted.rsplit(".", 1)[-1]
+                yield Hit(
+                    node.value,
+                    f"{name} is made anew in every turn of the loop and forgets its state.",
+                    "certain" if block in inner else "likely",
+                )
 
 
 def owner(node: object, script: Script | None = None) -> str:

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from clew.lint.data import helper
 from clew.lint.gradient import HANDLERS
 from clew.lint.index import Scope
 from clew.lint.model import Fix
@@ -36,6 +37,50 @@ def check(script: Script) -> Iterator[Hit]:
                 seen.add(node)
                 fix = Fix("keep the number only", True, (script.after(value, ".item()"),))
                 yield Hit(node, f"{said} keeps its graph in {target}: memory grows with every batch.", fix=fix)
+
+    yield from handed_over(script)
+
+
+def handed_over(script: Script) -> Iterator[Hit]:
+    """meter.add(loss, n), where the project's own method adds what it is given to an attribute."""
+    for loop in training(script).training():
+        names = {text(given(event.node)) for event in loop.of("backward") if not event.through} - {""}
+        for call in loop.block.scope.calls:
+            if call not in script.module.up or loop.block not in script.where(call).block.chain():
+                continue
+            for at, arg in enumerate(call.args):
+                if (
+                    text(arg) in names
+                    and at < 4
+                    and keeps(script, call, at)
+                    and script.grad_off(script.where(call)) is None
+                ):
+                    fix = Fix("keep the number only", True, (script.after(arg, ".item()"),))
+                    yield Hit(
+                        call,
+                        f"{text(arg)} keeps its graph in {text(call.func)}: memory grows with every batch.",
+                        fix=fix,
+                    )
+
+
+def keeps(script: Script, call: ast.Call, at: int) -> bool:
+    """Whether a method of the project adds its argument to an attribute, or appends it, as it is."""
+    func = helper(script, call, script.where(call))
+    if func is None or not func.me or at + 1 >= len(func.params):
+        return False
+    name = func.params[at + 1]
+    if len(func.defs[name]) != 1:
+        return False
+    for node in ast.walk(func.node):
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and text(node.target).startswith("self."):
+            held = terms(node.value)
+        elif isinstance(node, ast.Call) and text(node.func).startswith("self.") and text(node.func).endswith(".append"):
+            held = node.args[:1]
+        else:
+            continue
+        if any(text(part) == name for part in held):
+            return True
+    return False
 
 
 def given(call: Any) -> Any:
@@ -64,6 +109,13 @@ def kept(script: Script, loop: Loop) -> Iterator[tuple[ast.AST, Any, str]]:
             target = text(node.targets[0])
             if target and text(node.value.left) == target:
                 yield node, node.value.right, target
+        smoothed = node.value.orelse if isinstance(node.value, ast.IfExp) else node.value
+        if isinstance(smoothed, ast.BinOp) and isinstance(smoothed.op, ast.Add):
+            target = text(node.targets[0])
+            sides = [side for side in (smoothed.left, smoothed.right) if isinstance(side, ast.BinOp)]
+            inner = [[text(side.left), text(side.right)] for side in sides if isinstance(side.op, ast.Mult)]
+            if target and len(inner) == 2 and target in inner[0] and loop.block in module.where(node).block.chain():
+                yield from ((node, part, target) for part in (sides[1].left, sides[1].right) if text(part))
     for call in module.calls.get("append", []):
         if len(call.args) == 1 and loop.block in module.where(call).block.chain():
             yield call, call.args[0], text(call.func.value) if isinstance(call.func, ast.Attribute) else ""

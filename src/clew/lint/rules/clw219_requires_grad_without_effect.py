@@ -1,7 +1,7 @@
 """A line meant to freeze or unfreeze does nothing.
 
-What it sees: a misspelt requires_grad, a comparison in place of an assignment, or requires_grad set on a whole module
-instead of on its parameters.
+What it sees: a misspelt requires_grad, a comparison in place of an assignment, requires_grad set on a whole module
+instead of on its parameters, or a function called unfreeze that only ever switches gradients off.
 Why it matters: Python accepts any attribute name, so what should be frozen trains on, or what should train stays
 frozen.
 Silent when: the attribute belongs to a class of the project that defines it.
@@ -9,11 +9,13 @@ Fix: p.requires_grad = ..., or module.requires_grad_(...).
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.values import argument
 
 TYPOS = frozenset(
     "require_grad require_grads requires_grads required_grad requires_gradient requiers_grad requre_grad "
@@ -48,6 +50,7 @@ def check(script: Script) -> Iterator[Hit]:
                 name = f"{script.source(target.value)}.requires_grad_({value.value!r})"
                 fix = Fix("set it on the parameters", False, (script.replace(script.statement(target), name),))
                 yield Hit(target, "set on a module this does nothing: parameters have their own flags.", fix=fix)
+    yield from not_unfrozen(script)
     for statement in script.module.statements.get(ast.Expr, []):
         node = statement.value
         if (
@@ -82,3 +85,38 @@ def is_module(script: Script, node: ast.expr) -> bool:
         )
         for value in values
     )
+
+
+def not_unfrozen(script: Script) -> Iterator[Hit]:
+    """A function that is to unfreeze, and sets nothing but False."""
+    for scope in script.module.scopes:
+        if scope.kind != "function" or not UNFREEZES.search(scope.name):
+            continue
+        found = [(target, script.constant(value, "?")) for target, value, _ in scope.attr_sets if of_flag(target)]
+        for call in scope.calls:
+            flag = switched(script, call)
+            if flag is not None:
+                found.append((call, flag))  # type: ignore[arg-type]
+        if found and all(value is False for _, value in found):
+            yield Hit(found[0][0], f"{scope.name} switches gradients off and never on: what was frozen stays frozen.")
+
+
+UNFREEZES = re.compile(r"^_?(unfreeze|thaw)", re.I)
+
+
+def of_flag(target: ast.Attribute) -> bool:
+    return target.attr == "requires_grad"
+
+
+def switched(script: Script, call: ast.Call) -> object:
+    """What a call sets requires_grad to: directly, or through a function of the project that takes the flag."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "requires_grad_":
+        return script.constant(script.arg(call, 0), True) if call.args or call.keywords else True
+    values = script.value(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else ()
+    func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+    if func is None:
+        return None
+    for target, value, _ in func.attr_sets:
+        if of_flag(target) and isinstance(value, ast.Name) and value.id in func.params:
+            return script.constant(argument(call, func, value.id), "?")
+    return None

@@ -28,10 +28,9 @@ def check(script: Script) -> Iterator[Hit]:
         if not any(node is block.node for event in held for block in event.block.chain() if block.kind == "try"):
             continue
         # A try around the whole program, with a message at the end, hides nothing.
-        if not any(
-            (event.through or (event.node,))[0].lineno in lines and event.block.loops() and in_loop(script, node)
-            for event in held
-        ):
+        inside = [event for event in held if (event.through or (event.node,))[0].lineno in lines]
+        looped = in_loop(script, node) and any(event.block.loops() for event in inside)
+        if not looped and not (inside and stepwise(script, node)):
             continue
         for handler in node.handlers:
             if broad(handler) and all(idle(statement) for statement in handler.body):
@@ -45,6 +44,14 @@ def in_loop(script: Script, node: ast.Try) -> bool:
     return bool(script.where(node).block.loops())
 
 
+def stepwise(script: Script, node: ast.Try) -> bool:
+    """A function that makes one step, and is called in a loop."""
+    scope = script.scope(node)
+    if scope.kind != "function" or scope.loops:
+        return False
+    return any(where.block.loops() for _, where in script.project.callers(scope))
+
+
 def broad(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
@@ -55,6 +62,8 @@ def broad(handler: ast.ExceptHandler) -> bool:
 def idle(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Pass | ast.Continue):
         return True
+    if isinstance(statement, ast.Return):
+        return statement.value is None or isinstance(statement.value, ast.Constant)
     if isinstance(statement, ast.AugAssign) and isinstance(statement.value, ast.Constant):
         return True  # counting what was dropped does not mend it
     if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.BinOp):

@@ -1,8 +1,8 @@
 """A network takes part in training and no optimiser holds it.
 
 What it sees: two networks made side by side, an optimiser over the parameters of one, and the other applied in the
-loop that steps it, while nothing ever asks for its parameters; in Lightning, an optimiser over one part of the module
-while another with weights is applied.
+loop that steps it, while nothing ever asks for its parameters; an optimiser over one part of a model that is made
+here with fresh weights, or over one entry of a Sequential, while nothing asks for the rest.
 Why it matters: the forgotten part stays at its random start. The rest learns around it, so the loss falls, only not
 as far as it should.
 Silent when: its parameters are used anywhere, it is frozen, put into eval(), loaded, copied or passed on, or it runs
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from clew.lint.index import Class
 from clew.lint.registry import rule
+from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS
 from clew.lint.rules.clw401_unregistered_modules import weighty
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Loop, trained, training
@@ -31,6 +32,7 @@ from clew.lint.values import Value
 )
 def check(script: Script) -> Iterator[Hit]:
     yield from half_configured(script)
+    yield from one_part(script)
     seen: set[ast.AST] = set()
     for loop in training(script).training():
         held = trained(script, loop) if loop.has("step", "scaler_step") else set()
@@ -40,6 +42,64 @@ def check(script: Script) -> Iterator[Hit]:
             if name not in held and node not in seen and forgotten(script, name, loop):
                 seen.add(node)
                 yield Hit(node, f"{name} takes part in the loss, and no optimiser holds its parameters.")
+
+
+def one_part(script: Script) -> Iterator[Hit]:
+    """Adam(model.encoder.parameters()), Adam(model[-1].parameters()), and nothing for the other parts."""
+    if FREEZES & words_in(script.module.tree) - {"eval", "no_grad", "detach", "weights", "inference_mode"}:
+        return
+    for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS):
+        given = script.arg(call, 0, "params")
+        func = given.func if isinstance(given, ast.Call) else None
+        part = func.value if isinstance(func, ast.Attribute) and func.attr == "parameters" else None
+        whole = part.value if isinstance(part, ast.Attribute | ast.Subscript) else None
+        name = text(whole)
+        if not name or name == "self" or part is None or whole is None or asks_for_more(script, name, part):
+            continue
+        for value in script.value(whole):
+            rest = others(script, value, part)
+            if rest:
+                yield Hit(call, f"holds {ast.unparse(part)} only; {rest} of {name} is never trained.")
+                break
+
+
+def asks_for_more(script: Script, name: str, part: ast.AST | None) -> bool:
+    """Whether anything else of the model is asked for its parameters, or the model goes somewhere that may do so."""
+    for node in script.loads(name):
+        if text(node) != name:
+            continue
+        above = script.parent(node)
+        if above is part:
+            continue
+        said = ast.unparse(script.statement(node)) if isinstance(above, ast.Attribute | ast.Subscript) else ""
+        if "parameters(" in said and not isinstance(script.statement(node), ast.For | ast.With | ast.If):
+            return True
+        if isinstance(above, ast.Call) and above.func is not node and "optim" in ast.unparse(above.func).lower():
+            return True
+    return False
+
+
+def others(script: Script, value: Value, part: ast.AST | None) -> str:
+    """The first part with weights that is not the one given."""
+    if value.kind != "instance" or value.const == "self":
+        return ""
+    if isinstance(part, ast.Subscript):
+        layers = (
+            [arg for arg in value.node.args if weighty(f".{last(arg)}")] if value.name == "torch.nn.Sequential" else []
+        )
+        return "the rest" if len(layers) > 1 else ""
+    if value.cls is None or not script.is_module(value.cls) or not isinstance(part, ast.Attribute):
+        return ""
+    for name, defs in value.cls.attrs.items():
+        made = script.values.defined(defs[0], None) if len(defs) == 1 and name != part.attr else ()
+        if made and all(one.kind == "instance" and weighs(script, one) for one in made):
+            return name
+    return ""
+
+
+def last(node: ast.AST) -> str:
+    func = node.func if isinstance(node, ast.Call) else None
+    return func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
 
 
 def half_configured(script: Script) -> Iterator[Hit]:

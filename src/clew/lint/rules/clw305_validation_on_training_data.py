@@ -10,6 +10,7 @@ Fix: give it the held-out data.
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from clew.lint.data import loaders
 from clew.lint.registry import rule
@@ -25,10 +26,12 @@ JUDGES = re.compile(r"eval|valid|^test|score|accuracy|metric|loss_on|predict_and
     "validation-on-training-data",
     "data.leak_split",
     "likely",
-    "train_loader trainloader train_dataloader X_train x_train train_dl train_data train_set train_ds train_dataset",
+    "train_loader trainloader train_dataloader X_train x_train train_dl train_data train_set train_ds train_dataset "
+    "DataLoader",
 )
 def check(script: Script) -> Iterator[Hit]:
     yield from wrong_loader(script)
+    yield from never_read(script)
     for node in script.module.statements.get(ast.Assign, []):
         call = node.value
         if not isinstance(call, ast.Call) or not JUDGES.search(text(call.func).rsplit(".", 1)[-1]):
@@ -44,6 +47,44 @@ def check(script: Script) -> Iterator[Hit]:
         on_train = [name for name in given if TRAIN.search(name) and not HELD_OUT.search(name)]
         if on_train and not any(HELD_OUT.search(name) for name in given) and "train" not in text(call.func).lower():
             yield Hit(call, f"{names[0]} is computed on {on_train[0]}.")
+
+
+def never_read(script: Script) -> Iterator[Hit]:
+    """A held-out part is made and read by nothing, while two loaders read the training part."""
+    reads: dict[str, list[ast.Call]] = {}
+    for call, _ in loaders(script):
+        reads.setdefault(kept_in(script, script.arg(call, 0, "dataset"), call), []).append(call)
+    twice = [
+        calls for name, calls in reads.items() if name and TRAIN.search(name.rsplit(".", 1)[-1]) and len(calls) > 1
+    ]
+    if not twice:
+        return
+    path = script.module.path
+    for name in {name for cls in script.module.classes for name in cls.attrs if HELD_OUT.search(name)}:
+        read = any(isinstance(node, ast.Attribute) for node in script.loads(name))
+        if not read and script.project.neighbours_with(path, f".{name}") == 0:
+            yield Hit(twice[0][-1], f"reads the training part a second time, while self.{name} is read by nothing.")
+    for scope in script.module.scopes:
+        for name, defs in scope.defs.items():
+            data = HELD_OUT.search(name) and any(made.how == "=" for made in defs) and scope.kind == "function"
+            if data and name not in scope.params and not script.loads(name):
+                same = [call for call in twice[0] if script.scope(call) is scope]
+                if len(same) > 1:
+                    yield Hit(same[-1], f"reads the training part a second time, while {name} is read by nothing.")
+
+
+def kept_in(script: Script, node: Any, call: ast.Call) -> str:
+    """What a data set is called, behind a second name for it."""
+    where = script.where(call)
+    defs = where.block.scope.defs.get(node.id, []) if isinstance(node, ast.Name) else []
+    if (
+        len(defs) == 1
+        and defs[0].how == "="
+        and not defs[0].path
+        and isinstance(defs[0].value, ast.Name | ast.Attribute)
+    ):
+        return text(defs[0].value)
+    return text(node)
 
 
 def wrong_loader(script: Script) -> Iterator[Hit]:

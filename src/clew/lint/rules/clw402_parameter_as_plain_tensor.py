@@ -50,6 +50,8 @@ def check(script: Script) -> Iterator[Hit]:
 
 
 def needs_grad(script: Script, node: ast.AST) -> bool:
+    if isinstance(node, ast.BinOp):  # torch.randn(..., requires_grad=True) * 0.02
+        return needs_grad(script, node.left) or needs_grad(script, node.right)
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":

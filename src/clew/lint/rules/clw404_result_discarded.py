@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from clew.lint.flow import reaching
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
@@ -89,6 +90,8 @@ def is_tensor(script: Script, node: ast.expr, name: str) -> bool:
     if name in ("to", "cuda"):
         if all(value.kind == "element" and value.const and LOADER.search(ast.unparse(value.node)) for value in values):
             return True
+        if of_batch(script, node):
+            return True
         return all(
             value.kind == "made"
             and (value.name in TENSOR_OPS or str(value.const).startswith("torch."))
@@ -112,6 +115,24 @@ def is_tensor(script: Script, node: ast.expr, name: str) -> bool:
         )
     return made and all(
         value.kind != "made" or value.name in TENSOR_OPS or str(value.const).startswith("torch.") for value in values
+    )
+
+
+def of_batch(script: Script, node: ast.expr) -> bool:
+    """A name for batch["image"], where `batch` comes out of a loader."""
+    where = script.where(node)
+    scope = where.block.scope
+    made = reaching(scope.defs[node.id], where) if isinstance(node, ast.Name) and node.id in scope.defs else []
+    if len(made) != 1 or made[0].how != "=":
+        return False
+    value = made[0].value
+    for step in made[0].path:
+        value = value.elts[step] if isinstance(value, ast.Tuple) and 0 <= step < len(value.elts) else None
+    if not isinstance(value, ast.Subscript) or not isinstance(value.value, ast.Name):
+        return False
+    return all(
+        one.how == "for" and bool(LOADER.search(ast.unparse(one.value)))
+        for one in reaching(scope.defs.get(value.value.id, []), made[0].where) or [made[0]]
     )
 
 

@@ -1,7 +1,8 @@
 """view or reshape where axes should be swapped.
 
 What it sees: a tensor whose shape was unpacked as (batch, length, width) is viewed with the second and third names
-exchanged, or with the heads put before the length.
+exchanged, or with the heads put before the length; heads that were brought forward for attention, in this function or
+a helper, and are merged again by a view without being taken back.
 Why it matters: view keeps the order in memory and only draws new borders. The numbers of different positions end up
 in one row, the model still trains on the scrambled data, and is worse for a reason that nothing shows.
 Silent when: a transpose or permute stands between, or the sizes in the view are in the order of the tensor.
@@ -12,6 +13,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from clew.lint.axes import FIRST, layout
 from clew.lint.flow import reaching
 from clew.lint.index import Where
 from clew.lint.registry import rule
@@ -52,6 +54,8 @@ def check(script: Script) -> Iterator[Hit]:
                 call,
                 f"draws new borders over ({', '.join(shape)}) and moves no numbers: use transpose or permute.",
             )
+        elif len(sizes) == 3 and merges(script, sizes, call) and layout(script, base, script.where(call)) == FIRST:
+            yield Hit(call, "merges heads that still stand before the positions: transpose(1, 2) first.")
 
 
 def swapped(shape: list[str], sizes: list[Any]) -> bool:
@@ -139,3 +143,23 @@ def named_axes(scope: Any, name: str, where: Where) -> list[str]:
                 if not again and axis in names and all(len(scope.defs[other]) == 1 for other in names):
                     return names
     return []
+
+
+def merges(script: Script, sizes: list[Any], call: ast.Call) -> bool:
+    """Whether the first two of three sizes are the batch and the positions, as they were unpacked from a shape."""
+    names = [text(size) for size in sizes[:2]]
+    defs = script.scope(call).defs
+    for made in defs.get(names[0], []):
+        for other in defs.get(names[1], []) if made.path == (0,) else ():
+            if other.value is made.value and other.path == (1,) and made.value is not None:
+                return True
+    return all(size_of(script, size, at) for at, size in enumerate(sizes[:2]))
+
+
+def size_of(script: Script, size: Any, at: int) -> bool:
+    """x.size(0), x.shape[1]"""
+    if isinstance(size, ast.Call) and isinstance(size.func, ast.Attribute) and size.func.attr == "size":
+        return bool(script.constant(script.arg(size, 0)) == at)
+    if isinstance(size, ast.Subscript) and isinstance(size.value, ast.Attribute) and size.value.attr == "shape":
+        return bool(script.constant(size.slice) == at)
+    return False

@@ -35,13 +35,24 @@ def check(script: Script) -> Iterator[Hit]:
         named = id(call) in losses and all(
             value.kind == "made" and value.name == "linear" for value in script.value(base)
         )
-        if (direct and id(call) in losses) or named or (direct and script.where(call).block.loops()):
+        given_back = isinstance(script.parent(call), ast.Return) and single(script, call, base)
+        if (direct and id(call) in losses) or named or given_back or (direct and script.where(call).block.loops()):
             fix = Fix(
                 "squeeze the last axis only", False, (script.replace(call, f"{script.source(base)}.squeeze(-1)"),)
             )
             yield Hit(
                 call, "drops every axis of size one: with a batch of one example the batch axis goes too.", fix=fix
             )
+
+
+def single(script: Script, call: ast.Call, base: ast.expr) -> bool:
+    """forward returns self.head(x).squeeze(), where the last layer has one unit."""
+    scope = script.scope(call)
+    if scope.name != "forward" or scope.cls is None or not script.is_module(scope.cls):
+        return False
+    values = script.value(base)
+    made = values[0].owner.node if len(values) == 1 and values[0].name == "linear" and values[0].owner else None
+    return isinstance(made, ast.Call) and script.constant(script.arg(made, 1, "out_features")) == 1
 
 
 def squeezed(node: object) -> bool:

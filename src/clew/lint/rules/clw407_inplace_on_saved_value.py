@@ -1,7 +1,8 @@
 """A value that autograd still needs is changed in place.
 
 What it sees: `x += ...`, `x.add_(...)` or an assignment into a slice of x, after x was the output of exp, sigmoid,
-tanh, softmax, sqrt or relu in a forward pass; `x -= ...` on an example that __getitem__ took out of a stored array.
+tanh, softmax, sqrt or relu in a forward pass; `x -= ...` on an example that __getitem__ took out of a stored array;
+a tensor kept under a second name, `skip = x`, that is changed in place before that name is read.
 Why it matters: these operations compute their gradient from their own output. Autograd notices most of these cases
 when backward runs; those through .data it does not, and the gradients are wrong.
 Silent when: the value is a copy, or gradients are off.
@@ -12,6 +13,7 @@ import ast
 from collections.abc import Iterator
 
 from clew.lint.flow import reaching
+from clew.lint.index import Scope
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
@@ -19,7 +21,13 @@ from clew.lint.script import Hit, Script, text
 SAVES = frozenset("exp sigmoid tanh softmax log_softmax sqrt rsqrt reciprocal".split())
 
 
-@rule("CLW407", "inplace-on-saved-value", "train.inplace_corruption", "look", " ".join(sorted(SAVES | {"__getitem__"})))
+@rule(
+    "CLW407",
+    "inplace-on-saved-value",
+    "train.inplace_corruption",
+    "look",
+    " ".join(sorted(SAVES | {"__getitem__", "forward"})),
+)
 def check(script: Script) -> Iterator[Hit]:
     for node in script.module.statements.get(ast.AugAssign, []):
         if isinstance(node.target, ast.Name) and saved(script, node.target, node):
@@ -42,7 +50,66 @@ def check(script: Script) -> Iterator[Hit]:
                 "likely",
             )
 
+    yield from changed_behind(script)
 
+
+def changed_behind(script: Script) -> Iterator[Hit]:
+    """skip = x; x.mul_(gamma); return x + skip: both names are one tensor."""
+    for scope in script.module.scopes:
+        forward = scope.kind == "function" and scope.name == "forward" and scope.cls is not None
+        writes = list(written(script, scope, forward))
+        if not writes:
+            continue
+        for name, defs in scope.defs.items():
+            for made in defs:
+                if made.how != "=" or made.path or not isinstance(made.value, ast.Name):
+                    continue
+                other = made.value.id
+                for node, target, order in writes:
+                    rest = {name: other, other: name}.get(target, "")
+                    if rest and made.where.order < order and held(scope, (name, other), made.where.order, order):
+                        later = reads(script, scope, rest)
+                        if any(order < at and held(scope, (rest,), order, at) for at in later if at):
+                            yield Hit(node, f"{rest} is the same tensor as {target}, and changes with it.", "likely")
+
+
+def reads(script: Script, scope: Scope, name: str) -> list[int]:
+    """Where the values behind a name are read, and not only its shape."""
+    return [
+        script.where(load).order
+        for load in script.loads(name)
+        if text(load) == name and script.scope(load) is scope and not aside(script.parent(load))
+    ]
+
+
+def aside(above: ast.AST | None) -> bool:
+    shape = isinstance(above, ast.Attribute) and above.attr in ("shape", "size", "device", "dtype", "dim", "ndim")
+    return shape or (isinstance(above, ast.Compare) and isinstance(above.ops[0], ast.Is | ast.IsNot))
+
+
+def written(script: Script, scope: Scope, forward: bool) -> Iterator[tuple[ast.AST, str, int]]:
+    """Names of tensors that are changed in place, and when."""
+    for call in scope.calls:
+        at: ast.AST = call.func
+        if not isinstance(at, ast.Attribute) or at.attr not in INPLACE:
+            continue
+        while isinstance(at, ast.Attribute | ast.Call):
+            at = at.value if isinstance(at, ast.Attribute) else at.func
+        if isinstance(at, ast.Name) and at.id in scope.defs and script.grad_off(script.where(call)) is None:
+            yield call, at.id, script.where(call).order
+    for node in script.module.statements.get(ast.AugAssign, []) if forward else []:
+        if isinstance(node.target, ast.Name) and script.scope(node) is scope:
+            yield node, node.target.id, script.where(node).order
+
+
+def held(scope: Scope, names: tuple[str, ...], after: int, before: int) -> bool:
+    """Whether none of the names is bound anew between two places. `x += y` binds nothing new of a tensor."""
+    return not any(
+        after < made.where.order < before and made.how != "aug" for name in names for made in scope.defs.get(name, [])
+    )
+
+
+INPLACE = frozenset("mul_ add_ sub_ div_ clamp_ relu_ masked_fill_ copy_ zero_ fill_ neg_ pow_ exp_ sigmoid_".split())
 OPS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
 

@@ -12,8 +12,9 @@ import ast
 from collections.abc import Iterator
 
 from clew.lint.flow import reaching
+from clew.lint.index import Scope
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
 
 
 @rule("CLW409", "no-nonlinearity", "arch.missing_nonlinearity", "look", "Linear")
@@ -29,6 +30,36 @@ def check(script: Script) -> Iterator[Hit]:
                 for call in scope.calls
                 if nested(script, call)
             )
+
+    yield from in_loops(script)
+
+
+def in_loops(script: Script) -> Iterator[Hit]:
+    """layers.append(nn.Linear(a, b)) in a loop that appends nothing else, and Sequential(*layers)."""
+    for scope in script.module.scopes:
+        for block in scope.loops:
+            added = [pair for pair in additions(script, scope) if block in script.where(pair[0]).block.chain()]
+            if len(added) != 1 or len(added[0][2]) != 1 or not linear(script, added[0][2][0]):
+                continue
+            name, layer = added[0][1], added[0][2][0]
+            spread = any(
+                isinstance(arg, ast.Starred) and text(arg.value) == name
+                for call, _ in script.calls_to("torch.nn.", "Sequential")
+                for arg in call.args
+            )
+            if spread and isinstance(block.node, ast.For):
+                yield Hit(layer, "is all that the loop adds: linear layers in a row are one linear map.", "likely")
+
+
+def additions(script: Script, scope: Scope) -> Iterator[tuple[ast.AST, str, list[ast.expr]]]:
+    """What is appended to lists: the statement, the list, the items."""
+    for call in scope.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "extend") and call.args:
+            given = call.args[0]
+            yield call, text(call.func.value), given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
+    for node in script.module.statements.get(ast.AugAssign, []):
+        if script.scope(node) is scope and isinstance(node.value, ast.List):
+            yield node, text(node.target), node.value.elts
 
 
 def nested(script: Script, call: ast.Call) -> bool:

@@ -24,6 +24,30 @@ def check(script: Script) -> Iterator[Hit]:
         if target and tests_layer(script, call, target) and applied_to_all(script, call, target):
             yield Hit(call, "gives every weight of these layers the same value: their units stay copies of each other.")
 
+        elif not script.tests and of_parameters(script, call):
+            yield Hit(call, "gives every parameter the same value: the units of a layer stay copies of each other.")
+
+
+def of_parameters(script: Script, call: ast.Call) -> bool:
+    """for p in model.parameters(): nn.init.zeros_(p), without a test of its shape or name."""
+    dotted = script.dotted(call.func)
+    given = script.arg(call, 0) if dotted.startswith("torch.nn.init.") else getattr(call.func, "value", None)
+    name = text(given).removesuffix(".data")
+    where = script.where(call)
+    loop = where.block.node
+    if where.block.kind != "for" or not isinstance(loop, ast.For) or not name or text(loop.target) != name:
+        return False
+    if dotted.endswith("constant_") is False and not dotted.startswith("torch.nn.init.") and not call.args:
+        return isinstance(call.func, ast.Attribute) and call.func.attr == "zero_" and whole(loop.iter)
+    return whole(loop.iter)
+
+
+def whole(node: ast.expr) -> bool:
+    """model.parameters() of a model that is not there to be filled by another."""
+    said = ast.unparse(node)
+    quiet = any(word in said.lower() for word in ("target", "ema", "avg", "average", "teacher", "head", "last", "out"))
+    return said.endswith(".parameters()") and not quiet
+
 
 def weight_of(script: Script, call: ast.Call) -> str:
     """`m` of nn.init.zeros_(m.weight) or m.weight.data.zero_()."""

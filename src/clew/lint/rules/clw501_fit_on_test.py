@@ -10,13 +10,14 @@ Fix: fit on the training part, transform the rest.
 import ast
 from collections.abc import Iterator
 
-from clew.lint.data import HELD_OUT, TRAIN, learner
-from clew.lint.model import Fix
+from clew.lint.data import HELD_OUT, MILD, TRAIN, handed, helped, learner
+from clew.lint.index import Where
+from clew.lint.model import Fix, Related
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
 
-@rule("CLW501", "fit-on-test", "data.leak_split", "certain", "fit_transform fit fit_resample")
+@rule("CLW501", "fit-on-test", "data.leak_split", "certain", "fit_transform fit fit_resample predict score")
 def check(script: Script) -> Iterator[Hit]:
     for call in script.calls("fit_transform", "fit"):
         given = script.arg(call, 0, "X")
@@ -34,6 +35,29 @@ def check(script: Script) -> Iterator[Hit]:
                 f"{kind} is fitted on {name}: held-out data must only be transformed.",
                 fix=edit,
             )
+
+    yield from by_helper(script)
+
+
+def by_helper(script: Script) -> Iterator[Hit]:
+    """prepare(X_train) and prepare(X_test), where prepare makes a scaler of its own and fits it on what it is given."""
+    for statement in script.module.statements.get(ast.Assign, []):
+        where = script.where(statement)
+        for outer, func, inner in helped(script, statement.value, where):
+            if not isinstance(inner.func, ast.Attribute) or inner.func.attr not in ("fit_transform", "fit"):
+                continue
+            home = script.at_home(Where(func.body, 0))
+            name = base_name(handed(outer, func, home.arg(inner, 0, "X")))
+            if not name or not HELD_OUT.search(name) or TRAIN.search(name) or home.where(inner).block is not func.body:
+                continue
+            kind = learner(home, inner.func.value, home.where(inner))
+            if kind and kind not in MILD:
+                yield Hit(
+                    outer,
+                    f"{func.name} fits a {kind} of its own on {name}: held-out data gets another scale than training.",
+                    cause="data.train_val_mismatch",
+                    related=(Related(func.module.path, inner.lineno, f"{kind} is fitted here"),),
+                )
 
 
 def base_name(node: object) -> str:

@@ -11,8 +11,9 @@ Fix: split first, or put the step into a Pipeline that is fitted per fold.
 import ast
 from collections.abc import Iterator
 
-from clew.lint.data import MILD, TRAIN, Split, learner, roots, sources, splits
-from clew.lint.index import Def
+from clew.lint.data import HELD_OUT, MILD, TRAIN, Split, folds, handed, helper, learner, roots, sources, splits
+from clew.lint.flow import reaching
+from clew.lint.index import Def, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
@@ -28,11 +29,12 @@ SUPERVISED = (
 CROSS = ("cross_val_score", "cross_validate", "cross_val_predict", "GridSearchCV", "RandomizedSearchCV")
 
 
-@rule("CLW502", "fit-before-split", "data.leak_split", "likely", "fit_transform fit")
+@rule("CLW502", "fit-before-split", "data.leak_split", "likely", "fit_transform fit train_test_split mean")
 def check(script: Script) -> Iterator[Hit]:
     seen: set[ast.AST] = set()
-    for split in splits(script):
+    for split in (*splits(script), *folds(script)):
         for made in learned(split):
+            yield from by_helper(script, made, split, seen)
             call = fit_call(made) or fitted_apart(script, made, split)
             if call is not None and call not in seen and isinstance(call.func, ast.Attribute):
                 kind = learner(script, call.func.value)
@@ -42,7 +44,30 @@ def check(script: Script) -> Iterator[Hit]:
                         call,
                         f"{kind} learns from all rows, and line {split.call.lineno} splits them afterwards.",
                     )
+        yield from on_everything(script, split, seen)
     yield from before_folds(script, seen)
+    yield from of_all_rows(script)
+
+
+def by_helper(script: Script, made: Def, split: Split, seen: set[ast.AST]) -> Iterator[Hit]:
+    """X = scale(X), where scale fits and transforms what it is given."""
+    value = made.value.value if isinstance(made.value, ast.AugAssign) else made.value
+    func = helper(script, value, made.where)
+    if func is None or value in seen or not isinstance(value, ast.Call):
+        return
+    home = script.at_home(Where(func.body, 0))
+    for given, at in func.returns:
+        for call in ast.walk(given):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+                continue
+            if call.func.attr == "fit_transform" and handed(value, func, home.arg(call, 0, "X")) is not None:
+                kind = learner(home, call.func.value, at)
+                if kind and kind not in MILD:
+                    seen.add(value)
+                    line = split.call.lineno
+                    yield Hit(
+                        value, f"{kind} in {func.name} learns from all rows, and line {line} splits them afterwards."
+                    )
 
 
 def learned(split: Split) -> Iterator[Def]:
@@ -54,8 +79,14 @@ def fit_call(made: Def) -> ast.Call | None:
     """The fit_transform in a definition."""
     value = made.value.value if isinstance(made.value, ast.AugAssign) else made.value
     for part in ast.walk(value):
-        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "fit_transform":
+        if not isinstance(part, ast.Call) or not isinstance(part.func, ast.Attribute):
+            continue
+        if part.func.attr == "fit_transform":
             return part
+        inner = part.func.value
+        chained = isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "fit"
+        if part.func.attr == "transform" and chained and isinstance(inner, ast.Call):
+            return inner  # StandardScaler().fit(X).transform(X)
     return None
 
 
@@ -71,6 +102,63 @@ def fitted_apart(script: Script, made: Def, split: Split) -> ast.Call | None:
             own = text(call.func) == f"{said}.fit" and where.block.scope is split.where.block.scope
             if said and own and where.order < split.where.order and not any(TRAIN.search(root) for root in roots(call)):
                 return call
+    return None
+
+
+def on_everything(script: Script, split: Split, seen: set[ast.AST]) -> Iterator[Hit]:
+    """scaler.fit(X) after X was split into X_train and X_test: it still holds all rows."""
+    for call in script.calls("fit", "fit_transform"):
+        where = script.where(call)
+        given = script.arg(call, 0, "X")
+        if where.block.scope is not split.where.block.scope or where.order <= split.where.order or call in seen:
+            continue
+        if not isinstance(given, ast.Name) or given.id not in split.given or not isinstance(call.func, ast.Attribute):
+            continue
+        made = reaching(where.block.scope.defs.get(given.id, []), where) if given.id in where.block.scope.defs else []
+        kind = learner(script, call.func.value)
+        if kind and kind not in MILD and all(one.where.order < split.where.order for one in made) and split.made:
+            seen.add(call)
+            yield Hit(call, f"{kind} is fitted on {given.id}, which holds the held-out rows too.")
+
+
+def of_all_rows(script: Script) -> Iterator[Hit]:
+    """mean = x.mean(0); x = (x - mean) / std; x[train], x[val]: the mean knows the held-out rows."""
+    for scope in script.module.scopes:
+        taken: dict[str, set[str]] = {}
+        for node in script.module.nodes.get(ast.Subscript, []):
+            index = node.slice.id if isinstance(node.slice, ast.Name) else ""
+            kind = "train" if TRAIN.search(index) else "out" if HELD_OUT.search(index) else ""
+            if kind and isinstance(node.value, ast.Name) and script.scope(node) is scope:
+                taken.setdefault(node.value.id, set()).add(kind)
+        for name, kinds in taken.items():
+            if len(kinds) < 2:
+                continue
+            held = {name} | {root for made in sources(scope, name, 1 << 60) for root in roots_of(made)}
+            for made in sources(scope, name, 1 << 60):
+                call = statistic(made, held)
+                if call is not None:
+                    yield Hit(
+                        call, f"is computed over all rows, and {name} is divided into training and held-out rows."
+                    )
+                    break
+
+
+def roots_of(made: Def) -> list[str]:
+    value = made.value.value if isinstance(made.value, ast.AugAssign) else made.value
+    return roots(value) if isinstance(value, ast.AST) else []
+
+
+def statistic(made: Def, held: set[str]) -> ast.Call | None:
+    """x.mean(0), x.std(0), x.max(0) of a whole array."""
+    value = made.value.value if isinstance(made.value, ast.AugAssign) else made.value
+    for part in ast.walk(value) if isinstance(value, ast.AST) else ():
+        if not isinstance(part, ast.Call) or not isinstance(part.func, ast.Attribute):
+            continue
+        base = part.func.value
+        axis = [*part.args, *(word.value for word in part.keywords if word.arg in ("dim", "axis"))]
+        along = any(isinstance(arg, ast.Constant) and arg.value == 0 for arg in axis)
+        if part.func.attr in ("mean", "std") and along and isinstance(base, ast.Name) and base.id in held:
+            return part
     return None
 
 

@@ -11,18 +11,21 @@ Fix: split first, resample the training part.
 import ast
 from collections.abc import Iterator
 
-from clew.lint.data import roots, sources, splits
+from clew.lint.data import folds, helper, roots, sources, splits
+from clew.lint.index import Def, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
 
 
-@rule("CLW503", "resample-before-split", "data.leak_split", "certain", "fit_resample fit_sample resample")
+@rule(
+    "CLW503", "resample-before-split", "data.leak_split", "certain", "fit_resample fit_sample resample train_test_split"
+)
 def check(script: Script) -> Iterator[Hit]:
     seen: set[ast.AST] = set()
-    for split in splits(script):
+    for split in (*splits(script), *folds(script)):
         for name in split.given:
             for made in sources(split.where.block.scope, name, split.where.order):
-                call = resampling(script, made.value)
+                call = resampling(script, made.value) or by_helper(script, made)
                 if call is not None and call not in seen:
                     seen.add(call)
                     yield Hit(
@@ -40,6 +43,16 @@ def check(script: Script) -> Iterator[Hit]:
                         call,
                         f"rows are resampled before {dotted.rsplit('.', 1)[-1]} divides them.",
                     )
+
+
+def by_helper(script: Script, made: Def) -> ast.Call | None:
+    """A call of the project's own function that returns what it resampled."""
+    func = helper(script, made.value, made.where)
+    for given, _ in func.returns if func is not None else ():
+        assert func is not None
+        if resampling(script.at_home(Where(func.body, 0)), given) is not None:
+            return made.value if isinstance(made.value, ast.Call) else None
+    return None
 
 
 def resampling(script: Script, node: object) -> ast.Call | None:

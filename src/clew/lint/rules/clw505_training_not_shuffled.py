@@ -13,8 +13,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from clew.lint.data import dataset_name, loaders
-from clew.lint.model import Fix
+from clew.lint.data import built, dataset_name, loaders
+from clew.lint.index import Where
+from clew.lint.model import Fix, Related
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
 
@@ -28,7 +29,7 @@ ORDERED = re.compile(
 )
 
 
-@rule("CLW505", "training-not-shuffled", "data.not_shuffled", "likely", "DataLoader")
+@rule("CLW505", "training-not-shuffled", "data.not_shuffled", "likely", "DataLoader backward")
 def check(script: Script) -> Iterator[Hit]:
     for call, name in loaders(script):
         if script.tests or not TRAIN.search(name.rsplit(".", 1)[-1]) or SERVES.search(name) or script.starred(call):
@@ -55,6 +56,30 @@ def check(script: Script) -> Iterator[Hit]:
             sure,
             Fix("shuffle", False, edits),
         )
+
+    yield from by_helper(script)
+
+
+def by_helper(script: Script) -> Iterator[Hit]:
+    """train_loader = build_loader(...), whose shuffle is off unless somebody asks for it."""
+    for made in built(script):
+        name = made.name.rsplit(".", 1)[-1]
+        if script.tests or not TRAIN.search(name) or SERVES.search(made.name):
+            continue
+        home = script.at_home(Where(made.func.body, 0))
+        shuffle = made.arg(2, "shuffle")
+        fixed = Script.arg(made.inner, 2, "shuffle")
+        passed = isinstance(fixed, ast.Name) and fixed.id in made.func.params
+        off = isinstance(shuffle, ast.Constant) and shuffle.value is False
+        if not passed or not off or made.arg(3, "sampler") is not None or made.arg(4, "batch_sampler") is not None:
+            continue
+        if not iterable(home, made.inner) and trains(script):
+            yield Hit(
+                made.call,
+                f"{made.func.name} does not shuffle unless told to: training data is read in its stored order.",
+                "likely" if script.mentions("backward") else "look",
+                related=(Related(made.func.module.path, made.inner.lineno, "the loader is made here"),),
+            )
 
 
 def with_shuffle(script: Script, call: ast.Call) -> str:

@@ -29,7 +29,8 @@ def check(script: Script) -> Iterator[Hit]:
     for call in script.calls(*SPLITS):
         if len(call.args) < 2:
             continue
-        first = 1 if text(call.func).endswith(("cross_val_score", "cross_validate")) else 0
+        folds = text(call.func).endswith(("cross_val_score", "cross_validate"))
+        first = 1 if folds and script.dotted(call.func).startswith("sklearn.") else 0
         if len(call.args) < first + 2:
             continue
         features, target = call.args[first], call.args[first + 1]
@@ -40,7 +41,13 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         frame, name = column
         held, node = whole(scope, features, call, script)
-        if held == frame and node not in seen and not removed(script, frame, name):
+        kept, at = dropped(scope, features, call, script)
+        if kept == frame and at not in seen:
+            columns = columns_of(script, at)
+            if columns is not None and name not in columns and not removed(script, frame, name, at):
+                seen.add(at)
+                yield Hit(at, f"{frame}[{name!r}] is the target and stays among the features: it is not dropped here.")
+        elif held == frame and node not in seen and not removed(script, frame, name):
             seen.add(node)
             yield Hit(
                 node,
@@ -75,6 +82,28 @@ def whole(scope: Scope, node: ast.AST, at: ast.AST, script: Script) -> tuple[str
     return (inner.id if isinstance(inner, ast.Name) else ""), place
 
 
+def dropped(scope: Scope, node: ast.AST, at: ast.AST, script: Script) -> tuple[str, ast.AST]:
+    """X = df.drop(columns=[...]): the frame and the call."""
+    if isinstance(node, ast.Name) and node.id in scope.defs:
+        made = reaching(scope.defs[node.id], script.where(at))
+        node = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else node
+    inner = unwrapped(node)
+    if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "drop":
+        base = inner.func.value
+        return (base.id if isinstance(base, ast.Name) else ""), inner
+    return "", node
+
+
+def columns_of(script: Script, node: ast.AST) -> set[str] | None:
+    """The columns that a drop takes away; None when one of them is not known."""
+    if not isinstance(node, ast.Call):
+        return None
+    given = script.arg(node, -1, "columns") or script.arg(node, 0, "labels")
+    items = given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
+    found = {script.constant(item) for item in items if item is not None}
+    return found if found and all(isinstance(item, str) for item in found) else None
+
+
 def is_frame(node: ast.AST) -> bool:
     func = node.func if isinstance(node, ast.Call) else None
     name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
@@ -94,11 +123,16 @@ def unwrapped(node: object) -> object:
             return node
 
 
-def removed(script: Script, frame: str, name: str) -> bool:
+def removed(script: Script, frame: str, name: str, but: ast.AST | None = None) -> bool:
     """Whether the column leaves the frame in any way that is in sight."""
     for call in script.calls("drop", "pop"):
-        if isinstance(call.func, ast.Attribute) and (
-            f"'{name}'" in ast.unparse(call) or not all(isinstance(arg, ast.Constant | ast.List) for arg in call.args)
+        if (
+            call is not but
+            and isinstance(call.func, ast.Attribute)
+            and (
+                f"'{name}'" in ast.unparse(call)
+                or not all(isinstance(arg, ast.Constant | ast.List) for arg in call.args)
+            )
         ):
             return True
     for node in script.module.statements.get(ast.Delete, []):

@@ -21,12 +21,19 @@ DRAWS = ("numpy.random.permutation", "torch.randperm")
 SHUFFLES = ("numpy.random.shuffle", "random.shuffle")
 
 
-@rule("CLW509", "labels-not-permuted", "data.labels_misaligned", "likely", "permutation randperm shuffle sample")
+@rule(
+    "CLW509",
+    "labels-not-permuted",
+    "data.labels_misaligned",
+    "likely",
+    "permutation randperm shuffle sample sort sorted sort_values",
+)
 def check(script: Script) -> Iterator[Hit]:
     yield from drawn_twice(script)
     yield from shuffled_twice(script)
     yield from only_inputs(script)
     yield from given_back(script)
+    yield from out_of_order(script)
 
 
 def drawn_twice(script: Script) -> Iterator[Hit]:
@@ -40,6 +47,11 @@ def drawn_twice(script: Script) -> Iterator[Hit]:
                     key = order_of(script, value.slice)
                     if key:
                         permuted[name] = (made.node, key)
+        for target, value, _ in scope.attr_sets:
+            if isinstance(value, ast.Subscript) and text(value.value) == text(target) != "":
+                key = order_of(script, value.slice)
+                if key:
+                    permuted[target.attr] = (target, key)
         inputs = {name: held for name, held in permuted.items() if INPUTS.match(name)}
         labels = {name: held for name, held in permuted.items() if LABELS.match(name)}
         for _, first in inputs.values():
@@ -53,8 +65,10 @@ def drawn_twice(script: Script) -> Iterator[Hit]:
 
 def order_of(script: Script, node: ast.AST) -> str:
     """What identifies a permutation: the name it is kept under, or the place where it is drawn."""
-    if isinstance(node, ast.Call) and script.dotted(node.func) in DRAWS:
-        return f"{node.lineno}:{node.col_offset}"
+    if isinstance(node, ast.Call):
+        generator = isinstance(node.func, ast.Attribute) and node.func.attr == "permutation"
+        if script.dotted(node.func) in DRAWS or generator:
+            return f"{node.lineno}:{node.col_offset}"
     if isinstance(node, ast.Name):
         values = script.value(node)
         if all(value.kind == "made" and (value.const in DRAWS or draws(value)) for value in values):
@@ -120,6 +134,46 @@ def only_inputs(script: Script) -> Iterator[Hit]:
                         yield Hit(made.node, f"{name} is permuted and {labels}, which goes with it, is not.")
 
 
+def bare(node: ast.AST) -> str:
+    """x of torch.from_numpy(x[i : i + n])."""
+    while isinstance(node, ast.Call | ast.Subscript):
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif len(node.args) == 1 and not isinstance(node.args[0], ast.Constant):
+            node = node.args[0]
+        else:
+            return ""
+    return text(node)
+
+
+def out_of_order(script: Script) -> Iterator[Hit]:
+    """y = np.sort(y), y = y[torch.randperm(len(y))]: labels in another order than their inputs."""
+    for scope in script.module.scopes:
+        for name, defs in scope.defs.items():
+            if not LABELS.match(name):
+                continue
+            for made in defs:
+                how = moved(script, made.value) if made.how == "=" and not made.path else ""
+                inputs = (
+                    next((x for x in scope.defs if INPUTS.match(x) and beside(script, name, x, 0)), "") if how else ""
+                )
+                if inputs and not any(moved(script, one.value) for one in scope.defs[inputs] if one.how == "="):
+                    yield Hit(made.node, f"{name} is {how} by itself, and {inputs}, which goes with it, is not.")
+
+
+def moved(script: Script, node: object) -> str:
+    """How the rows of an expression are put into another order, when that order is kept nowhere."""
+    for part in ast.walk(node) if isinstance(node, ast.AST) else ():
+        if isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Call) and order_of(script, part.slice):
+            return "permuted"
+        if isinstance(part, ast.Call):
+            name = text(part.func).rsplit(".", 1)[-1]
+            unique = any(isinstance(arg, ast.Call) and text(arg.func) in ("set", "np.unique") for arg in part.args)
+            if name in ("sorted", "sort", "sort_values") and not unique:
+                return "sorted"
+    return ""
+
+
 def uses(script: Script, name: str) -> int:
     return sum(isinstance(node, ast.Name) for node in script.loads(name))
 
@@ -131,7 +185,7 @@ def beside(script: Script, labels: str, inputs: str, order: int) -> bool:
     for node in script.module.up:
         if isinstance(node, ast.Tuple | ast.Call) and script.where(node).order > order:
             parts = node.elts if isinstance(node, ast.Tuple) else node.args
-            names = {text(part.value) if isinstance(part, ast.Subscript) else text(part) for part in parts}
+            names = {bare(part) for part in parts}
             if {labels, inputs} <= names:
                 return True
     return False

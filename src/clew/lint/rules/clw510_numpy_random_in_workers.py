@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator
 
 from clew.lint.data import loaders
-from clew.lint.index import Class
+from clew.lint.index import Class, Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
@@ -59,14 +59,17 @@ def draws(script: Script, cls: Class) -> tuple[ast.Call | None, ast.Call | None]
     """The first draw, where examples are made, from a generator made earlier, and from numpy's global one."""
     own: ast.Call | None = None
     shared: ast.Call | None = None
-    queue, seen = ["__getitem__", "__iter__"], set()
+    queue = [cls.methods.get("__getitem__"), cls.methods.get("__iter__")]
+    seen: set[Scope] = set()
     while queue:
-        method = cls.methods.get(queue.pop())
-        if method is None or method.name in seen:
+        method = queue.pop()
+        if method is None or method in seen or method.module is not script.module:
             continue
-        seen.add(method.name)
+        seen.add(method)
         for call in sorted(method.calls, key=lambda one: (one.lineno, one.col_offset)):
             func = call.func
+            if isinstance(func, ast.Name):
+                queue += [value.func for value in script.value(func) if value.kind == "function"]
             if not isinstance(func, ast.Attribute):
                 continue
             dotted = script.dotted(func)
@@ -76,7 +79,7 @@ def draws(script: Script, cls: Class) -> tuple[ast.Call | None, ast.Call | None]
             elif made_before(script, func.value):
                 own = own or call
             elif isinstance(func.value, ast.Name) and func.value.id == method.me:
-                queue.append(func.attr)
+                queue.append(cls.methods.get(func.attr))
     return own, shared
 
 

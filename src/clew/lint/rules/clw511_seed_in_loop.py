@@ -11,9 +11,10 @@ Fix: seed once, before the loop.
 import ast
 from collections.abc import Iterator
 
-from clew.lint.index import Block
+from clew.lint.data import helper
+from clew.lint.index import Block, Where
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script, text
+from clew.lint.script import Hit, Script
 from clew.lint.training import training
 
 SEEDS = (
@@ -27,20 +28,51 @@ SEEDS = (
 )
 
 
-@rule("CLW511", "seed-in-loop", "env.nondeterminism", "likely", "manual_seed seed seed_everything set_seed")
+NAMED = (
+    "seed_everything",
+    "set_seed",
+    "seed_all",
+    "fix_seed",
+    "set_seeds",
+    "set_random_seed",
+    "setup_seed",
+    "seed_torch",
+)
+
+
+@rule("CLW511", "seed-in-loop", "env.nondeterminism", "likely", "manual_seed seed backward " + " ".join(NAMED))
 def check(script: Script) -> Iterator[Hit]:
     inner = {loop.block for loop in training(script).training()}
-    for call in script.calls("manual_seed", "seed", "seed_everything", "set_seed"):
-        if script.dotted(call.func) not in SEEDS or not call.args:
+    calls = list(dict.fromkeys((*script.calls("manual_seed", "seed", *NAMED), *in_epochs(script))))
+    for call in calls:
+        if (script.dotted(call.func) not in SEEDS and not own(script, call)) or not call.args:
             continue
         around = [block for block in script.where(call).block.loops() if block in inner or epochs(block)]
-        fixed = script.constant(call.args[0]) is not None or text(call.args[0]).endswith(("seed", "SEED"))
+        said = ast.unparse(call.args[0]).strip("\"']")
+        fixed = script.constant(call.args[0]) is not None or said.lower().endswith("seed")
         trains = any(
             loop.block in around and loop.has("backward") and loop.has("step", "scaler_step")
             for loop in training(script).loops()
         )
         if not script.tests and around and fixed and trains and not varies(call, around):
             yield Hit(call, "sets the same seed in every turn: shuffling, dropout and augmentation repeat.")
+
+
+def in_epochs(script: Script) -> Iterator[ast.Call]:
+    """Calls that stand by themselves in a loop over epochs, with a seed among their arguments."""
+    for statement in script.module.statements.get(ast.Expr, []):
+        call = statement.value
+        if not isinstance(call, ast.Call) or not call.args or not epochs(script.where(statement).block):
+            continue
+        if "seed" in ast.unparse(call.args[0]).lower():
+            yield call
+
+
+def own(script: Script, call: ast.Call) -> bool:
+    """A function of the project that seeds."""
+    func = helper(script, call, script.where(call))
+    home = script.at_home(Where(func.body, 0)) if func is not None else script
+    return func is not None and any(home.dotted(inner.func) in SEEDS for inner in func.calls)
 
 
 def epochs(block: object) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.data import HELD_OUT, TRAIN
+from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
@@ -25,14 +26,16 @@ def check(script: Script) -> Iterator[Hit]:
                 continue
             for made in defs:
                 value = made.value
+                for step in made.path:
+                    value = value.elts[step] if isinstance(value, ast.Tuple) and 0 <= step < len(value.elts) else None
                 if (
                     made.how == "="
-                    and not made.path
                     and isinstance(value, ast.Subscript)
                     and isinstance(value.slice, ast.Slice)
                     and value.slice.step is None
                 ):
                     parts.setdefault(text(value.value), []).append((name, value.slice, made.node))
+        yield from everything(scope, parts)
         for held in parts.values():
             train = [part for part in held if TRAIN.search(part[0]) and not HELD_OUT.search(part[0])]
             out = [part for part in held if HELD_OUT.search(part[0]) and not TRAIN.search(part[0])]
@@ -40,6 +43,21 @@ def check(script: Script) -> Iterator[Hit]:
                 for name, cut, node in out:
                     if overlap(script, train[0][1], cut):
                         yield Hit(node, f"{name} shares rows with {train[0][0]}.")
+
+
+def everything(scope: Scope, parts: dict[str, list[tuple[str, Any, ast.AST]]]) -> Iterator[Hit]:
+    """x_val = x[:n] and x_train = x."""
+    for name, defs in scope.defs.items():
+        if not TRAIN.search(name) or HELD_OUT.search(name) or len(defs) != 1 or defs[0].how != "=":
+            continue
+        value = defs[0].value
+        for step in defs[0].path:
+            value = value.elts[step] if isinstance(value, ast.Tuple) and 0 <= step < len(value.elts) else None
+        whole = value.id if isinstance(value, ast.Name) else ""
+        for other, _, _ in parts.get(whole, []) if whole else ():
+            if HELD_OUT.search(other) and not TRAIN.search(other):
+                yield Hit(defs[0].node, f"{name} is all of {whole}, the rows of {other} included.")
+                break
 
 
 def overlap(script: Script, first: ast.Slice, second: ast.Slice) -> bool:

@@ -11,6 +11,7 @@ Fix: cast the targets to the type of the predictions.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.data import example_of
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
@@ -23,6 +24,8 @@ def check(script: Script) -> Iterator[Hit]:
     for loss in loss_calls(script):
         if loss.wants in ("values", "probabilities", "binary logits") and cast(loss.target):
             yield Hit(loss.target, f"{loss.name} regresses on these targets, and the cast cuts their fractions off.")
+        elif loss.wants == "logits" and cast(loss.target) and fractions(script, loss.target):
+            yield Hit(loss.target, "these targets are fractions, and the cast turns all of them into class 0.")
         if cast(loss.prediction):
             yield Hit(
                 loss.prediction,
@@ -39,3 +42,14 @@ def cast(node: object) -> bool:
         and node.func.attr in INTEGERS
         and not node.args
     )
+
+
+def fractions(script: Script, node: ast.Call) -> bool:
+    """Whether the labels were computed by a division and kept as such by the data set that the loader reads."""
+    base = node.func.value if isinstance(node.func, ast.Attribute) else None
+    found = example_of(script, base, script.where(node))
+    if found is None or not isinstance(found[0], ast.Call):
+        return False
+    given = found[0].args[0] if found[0].args else None
+    made = given.elt if isinstance(given, ast.ListComp) else given
+    return isinstance(made, ast.BinOp) and isinstance(made.op, ast.Div)

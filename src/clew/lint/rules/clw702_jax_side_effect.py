@@ -11,6 +11,7 @@ Fix: return the value, or jax.debug.print.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.index import Scope
 from clew.lint.jitted import JITS, traced
 from clew.lint.model import Fix
 from clew.lint.registry import rule
@@ -30,7 +31,7 @@ def check(script: Script) -> Iterator[Hit]:
                     else None
                 )
                 yield Hit(call, "runs once, while the function is traced, and prints tracers.", "look", fix)
-            elif said.endswith(".append") and outer(held.scope, said.split(".")[0]):
+            elif said.endswith(".append") and (outer(scope, said.split(".")[0]) or of_object(scope, said)):
                 yield Hit(call, f"appends a tracer to {said[:-7]}, once, while the function is traced.")
         for name in scope.outside:
             for made in [
@@ -50,6 +51,11 @@ def check(script: Script) -> Iterator[Hit]:
 
 def plain(call: ast.Call) -> bool:
     return len(call.args) == 1 and isinstance(call.args[0], ast.Constant)
+
+
+def of_object(scope: Scope, said: str) -> bool:
+    """self.history.append"""
+    return bool(scope.me) and said.startswith(f"{scope.me}.") and said.count(".") == 2
 
 
 def outer(scope: object, name: str) -> bool:

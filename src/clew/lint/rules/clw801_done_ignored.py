@@ -43,7 +43,8 @@ def check(script: Script) -> Iterator[Hit]:
         if not isinstance(node.op, ast.Add) or (isinstance(above, ast.BinOp) and not isinstance(above.op, ast.Sub)):
             continue
         where = script.where(node)
-        if target(node) and knows_done(where.block.scope) and not uses_flag(node, where, 4):
+        told = target(node) and (knows_done(where.block.scope) or callers_know(script, where.block.scope))
+        if (told or (discounted(node) and unread(script, where.block.scope))) and not uses_flag(node, where, 4):
             yield Hit(
                 node,
                 "adds the value of the next state also where the episode has ended: the flag that says so is not used.",
@@ -60,6 +61,43 @@ def target(node: ast.BinOp) -> bool:
         and any(REWARD.search(name) for name in words(reward))
         and (any(GAMMA.search(name) for name in names) or discounts(product))
         and any(NEXT.search(name) for name in names)
+    )
+
+
+def discounted(node: ast.BinOp) -> bool:
+    """reward + gamma * anything."""
+    reward, product = (node.left, node.right) if isinstance(node.right, ast.BinOp) else (node.right, node.left)
+    return (
+        isinstance(product, ast.BinOp)
+        and isinstance(product.op, ast.Mult)
+        and any(REWARD.search(name) for name in words(reward))
+        and any(GAMMA.search(name) for name in words(product))
+    )
+
+
+def unread(script: Script, scope: Scope) -> bool:
+    """Whether the function is handed a flag of the episode's end, among what it unpacks, and never reads it."""
+    for name, defs in scope.defs.items():
+        if DONE.search(name) and all(made.how == "=" and made.path for made in defs):
+            return not any(script.scope(node) is scope for node in script.loads(name) if isinstance(node, ast.Name))
+    return False
+
+
+def callers_know(script: Script, scope: Scope) -> bool:
+    """Whether a function that is not handed the flag is called where it is at hand and never read."""
+    if scope.kind != "function" or any(FLAG.search(name) for name in scope.params):
+        return False
+    return any(
+        any(DONE.search(name) for name in where.block.scope.defs)
+        and all(
+            not any(
+                script.scope(node) is where.block.scope for node in script.loads(name) if isinstance(node, ast.Name)
+            )
+            for name in where.block.scope.defs
+            if DONE.search(name)
+        )
+        for _, where in script.project.callers(scope)
+        if where.block.scope.module is script.module
     )
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from clew.lint.index import Def
+from clew.lint.index import Def, Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
@@ -24,6 +24,7 @@ TARGET = re.compile(
 
 @rule("CLW803", "target-network-frozen", "rl.target_network", "likely", "deepcopy Module Sequential load_state_dict")
 def check(script: Script) -> Iterator[Hit]:
+    yield from itself(script)
     if not script.mentions("backward"):
         return
     for name, made in networks(script):
@@ -65,6 +66,32 @@ def is_network(script: Script, made: Def) -> bool:
     )
 
 
+def own_state(script: Script, node: ast.AST) -> bool:
+    """target.load_state_dict(target.state_dict())"""
+    call = script.parent(script.parent(node) or node)
+    given = call.args[0] if isinstance(call, ast.Call) and call.args else None
+    return isinstance(given, ast.Call) and text(given.func) == f"{text(node)}.state_dict"
+
+
+def itself(script: Script) -> Iterator[Hit]:
+    for call in script.calls("load_state_dict"):
+        base = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if base is not None and text(base) and TARGET.search(text(base).rsplit(".", 1)[-1]) and own_state(script, base):
+            yield Hit(call, f"copies {text(base)} onto itself: it never follows the network that learns.")
+
+
+def uncalled(script: Script, scope: Scope) -> bool:
+    """Whether a method is called nowhere in a project that does use its class from another file."""
+    cls = scope.cls
+    if cls is None or scope.name.startswith("__") or scope.name in ("forward", "update", "learn", "train", "step"):
+        return False
+    if any(isinstance(node, ast.Attribute) and node.attr == scope.name for node in script.loads(scope.name)):
+        return False
+    path = script.module.path
+    used = script.project.neighbours_with(path, cls.name) > 0
+    return used and script.project.neighbours_with(path, f".{scope.name}") == 0
+
+
 def updated(script: Script, name: str, made: Def) -> bool:
     """Whether anything writes to the network after it was made. Its first synchronisation, where it is made, does not
     count."""
@@ -74,9 +101,13 @@ def updated(script: Script, name: str, made: Def) -> bool:
         if isinstance(node, ast.Name) == name.startswith("self."):
             continue
         above: Any = script.module.up[node]
+        if uncalled(script, script.scope(node)):
+            continue
         if isinstance(above, ast.Attribute):
             verb = above.attr
             if verb in ("eval", "to", "cuda", "requires_grad_", "train", "state_dict", "forward"):
+                continue
+            if verb == "load_state_dict" and own_state(script, node):
                 continue
             if verb == "load_state_dict":
                 where = script.where(node)

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from clew.lint.data import helper
 from clew.lint.flow import reaching
 from clew.lint.gradient import ends
 from clew.lint.index import Where
@@ -70,21 +71,81 @@ def positive(script: Script, node: Any, where: Where, deep: int) -> ast.AST | No
     ):
         return collected(script, node.args[0], where, deep)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("mean", "sum"):
+        if surrogate(script, node, where) is not None:
+            return node
         inner = node.func.value if not script.dotted(node.func) else script.arg(node, 0)
         return positive(script, inner, where, deep - 1) if inner is not None else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
         return positive(script, node.left, where, deep - 1) or None
+    found = surrogate(script, node, where)
+    if found is not None:
+        return found
+    func = helper(script, node, where) if isinstance(node, ast.Call) else None
+    if func is not None and len(func.returns) == 1 and not func.yields:
+        home = script.at_home(Where(func.body, 0))
+        inner = positive(home, *func.returns[0], deep - 1)
+        return (inner if home is script else node) if inner is not None else None
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and product(script, node, where):
         return node
     return None
 
 
 def collected(script: Script, node: Any, where: Where, deep: int) -> ast.AST | None:
-    """What was appended to a list that is then summed."""
+    """What was appended to a list that is then summed, or what a comprehension puts into it."""
+    if isinstance(node, ast.Name) and node.id in where.block.scope.defs:
+        made = reaching(where.block.scope.defs[node.id], where)
+        if len(made) == 1 and isinstance(made[0].value, ast.ListComp | ast.GeneratorExp):
+            node, where = made[0].value, made[0].where
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        return of_each(node)
     for call in where.block.scope.calls:
         if isinstance(node, ast.Name) and text(call.func) == f"{node.id}.append" and call.args:
             return positive(script, call.args[0], script.where(call), deep - 1)
     return None
+
+
+def of_each(node: ast.ListComp | ast.GeneratorExp) -> ast.AST | None:
+    """log_prob * weight for each pair of a zip: the names that are zipped say what they are."""
+    pair, made = node.elt, node.generators[0]
+    if not isinstance(pair, ast.BinOp) or not isinstance(pair.op, ast.Mult) or not isinstance(made.target, ast.Tuple):
+        return None
+    zipped = made.iter.args if isinstance(made.iter, ast.Call) and text(made.iter.func) == "zip" else []
+    names = {
+        text(target): text(given).rsplit(".", 1)[-1] for target, given in zip(made.target.elts, zipped, strict=False)
+    }
+    sides = [names.get(text(side), text(side)) for side in (pair.left, pair.right)]
+    for one, other in (sides, sides[::-1]):
+        if LOGP.search(one) and WEIGHT.search(other) and not one.startswith(("neg", "nll")):
+            return pair
+    return None
+
+
+def surrogate(script: Script, node: Any, where: Where) -> ast.AST | None:
+    """torch.min(ratio * adv, clipped * adv) without a minus in front: what PPO maximises."""
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "mean"
+        and not node.args
+    ):
+        node = node.func.value
+    if not isinstance(node, ast.Call) or script.at_home(where).dotted(node.func) not in ("torch.min", "torch.minimum"):
+        return None
+    sides = [resolved(arg, where) for arg in node.args]
+    if len(sides) != 2 or not all(isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult) for side in sides):
+        return None
+    words = [{text(part).rsplit(".", 1)[-1] for part in (side.left, side.right)} for side in sides]
+    weighted = all(any(WEIGHT.search(word) for word in held) for held in words)
+    return (
+        node
+        if weighted and any("ratio" in word for held in words for word in held) and not any(map(minus, sides))
+        else None
+    )
+
+
+def resolved(node: Any, where: Where) -> Any:
+    defs = where.block.scope.defs.get(node.id, []) if isinstance(node, ast.Name) else []
+    return defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else node
 
 
 def climbs_critic(node: Any, where: Where) -> ast.AST | None:

@@ -35,7 +35,7 @@ def install(hooks: Hooks, torch: Any) -> None:
         def traced(*args: Any, **kwargs: Any) -> Any:
             before = hooks.step_aside()
             try:
-                with hooks.patches.away():
+                with hooks.patches.away(everywhere=True):
                     return original(*args, **kwargs)
             except BaseException as error:
                 unframe(error)

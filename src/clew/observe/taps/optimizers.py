@@ -78,7 +78,7 @@ def _makers(hooks: Hooks, torch: Any) -> None:
 
 
 def _clip(hooks: Hooks, kind: str, original: Any) -> Any:
-    names = list(inspect.signature(original).parameters)[:2]
+    names = list(inspect.signature(original).parameters)[:3]
 
     def clip(*args: Any, **kwargs: Any) -> Any:
         if hooks.silent():
@@ -94,16 +94,18 @@ def _clip(hooks: Hooks, kind: str, original: Any) -> Any:
         except BaseException as error:
             unframe(error)
             raise
-        _tell_clip(hooks, kind, held, given.get(names[1]), norm)
+        by = given.get(names[2], 2.0) if kind == "norm" else 2.0
+        _tell_clip(hooks, kind, held, given.get(names[1]), norm, by)
         return norm
 
     return clip
 
 
 @harmless
-def _tell_clip(hooks: Hooks, kind: str, parameters: Any, limit: Any, norm: Any) -> None:
+def _tell_clip(hooks: Hooks, kind: str, parameters: Any, limit: Any, norm: Any, by: Any) -> None:
     recorder = hooks.recorder
     sampled = recorder.sampled
     if recorder.wants("clip", sampled):
         held = [parameters] if isinstance(parameters, hooks.torch.Tensor) else list(parameters)
-        recorder.tell("clip", Clip(kind, held, limit, norm, recorder.step, sampled, users_place(4)), sampled)
+        event = Clip(kind, held, limit, norm, recorder.step, sampled, users_place(4), float(by))
+        recorder.tell("clip", event, sampled)

@@ -21,6 +21,7 @@ TURNED = ("T", "Transpose", "Permute")
 PRODUCTS = {"Mm": (0, 1), "Addmm": (1, 2)}
 """Where the two factors stand among the operands."""
 ROWS, VALUES = 256, 200_000
+DRAWN_VALUES, LEAST_DRAWN, DRAWN_SIGMAS = 50_000, 100, 3.0
 
 
 class Matrix(NamedTuple):
@@ -148,3 +149,17 @@ def rows_equal(tensor: torch.Tensor, units: int) -> bool:
         rows = tensor.detach().movedim(units, 0)
         rows = rows[:: -(-rows.shape[0] // ROWS)]
         return bool((rows == rows[:1]).all())
+
+
+def as_drawn(weight: torch.Tensor) -> bool:
+    """Whether the values look like an untouched draw, even or normal, around zero. Training gives them tails."""
+    values = weight.detach().reshape(-1)[:DRAWN_VALUES].double()
+    count = values.numel()
+    if count < LEAST_DRAWN:
+        return False
+    std = float(values.std())
+    if not 0 < std < math.inf or abs(float(values.mean())) > DRAWN_SIGMAS * std / math.sqrt(count):
+        return False
+    tails = float((values**4).mean()) / std**4
+    even = abs(tails - 1.8) < 0.15 and float(values.abs().max()) < 1.78 * std
+    return even or abs(tails - 3.0) < DRAWN_SIGMAS * math.sqrt(24 / count)

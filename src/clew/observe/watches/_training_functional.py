@@ -1,8 +1,7 @@
 """Calls of dropout and batch normalisation as functions, which read no mode but the one they are given.
 
 Layers have a mode that can be looked up; `F.dropout(x)` has none and is always active, `F.dropout(x, training=…)` has
-what the call says. The calls that torch's own layers make are left out. A name that was imported out of
-torch.nn.functional by itself is not seen.
+what the call says. The calls that torch's own layers make are left out.
 """
 
 from __future__ import annotations

@@ -49,12 +49,10 @@ class ModeInTraining(Watch):
         self.functional = Functional(recorder)
         self.calls: dict[int, list[Call]] = {}
 
-    def optimizer_made(self, event: OptimizerEvent) -> None:
-        del event
+    def installed(self) -> None:
         self.functional.listen()
 
     def forward(self, event: Forward) -> None:
-        self.functional.listen()
         self.calls[event.model] = [call for call in self.functional.taken() if call.grad]
 
     def mode(self, event: Mode) -> None:

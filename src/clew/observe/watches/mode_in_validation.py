@@ -70,8 +70,7 @@ class ModeInValidation(Watch):
         self.functional = Functional(recorder)
         self.calls: dict[int, list[Call]] = {}  # by model: what its latest pass called
 
-    def optimizer_made(self, event: OptimizerEvent) -> None:
-        del event
+    def installed(self) -> None:
         self.functional.listen()
 
     def batch(self, event: Batch) -> None:
@@ -96,7 +95,6 @@ class ModeInValidation(Watch):
                     self.trained.add(number)
 
     def forward(self, event: Forward) -> None:
-        self.functional.listen()
         self.calls[event.model] = [call for call in self.functional.taken() if call.grad == event.grad]
         if event.grad:
             given = self._input(event)

@@ -1,9 +1,11 @@
-"""Which parameters have requires_grad switched off?
+"""Which parameters have requires_grad switched off, and were they ever trained?
 
 Why it matters: a parameter that is off receives no gradient, and an optimiser that holds it skips it without a word.
+Layers that are frozen as the constructor drew them stay random for ever: torch draws weights of linear and convolution
+layers evenly between two bounds, and trained ones have tails.
 Cannot tell: whether the freezing is meant. Fine-tuning and adapters freeze on purpose.
 Silent when: the frozen parameters are in no optimiser (feature extractors, targets, averaged copies) and something
-else is left to train.
+else is left to train, unless most of the model is frozen as it was drawn.
 """
 
 from __future__ import annotations
@@ -12,12 +14,18 @@ from typing import TYPE_CHECKING
 
 from clew.observe.watch import Answer, OptimizerEvent, Raised, Saw, Watch, when_sampled
 from clew.observe.watches._training_values import held_by
+from clew.observe.watches._network_init import as_drawn
 from clew.observe.watches.grad_mode_in_training import NO_GRAPH
 from clew.records.clue import Unclear
 from clew.records.place import Place
 
 if TYPE_CHECKING:
+    import torch
+
     from clew.observe.recorder import Recorder
+
+MOST_OF_IT = 0.5
+LEAST_TENSORS = 2
 
 
 class Flags:
@@ -38,6 +46,8 @@ class RequiresGradFlags(Watch):
         self.flags: dict[int, Flags] = {}
         self.made: dict[int, Place | None] = {}
         self.all_off: tuple[int, Place | None] | None = None
+        self.drawn: tuple[list[str], int, int] | None = None
+        self.looks = 0
 
     def optimizer_made(self, event: OptimizerEvent) -> None:
         if len(self.made) < 256:
@@ -52,6 +62,25 @@ class RequiresGradFlags(Watch):
         names = self.recorder.parameter_names() if off else {}
         shown = [names.get(id(parameter), "") for parameter in off]
         self.flags[event.number] = Flags(shown, len(held) - len(off), self.made.get(event.number))
+        self._look_for_drawn({id(parameter) for parameter in held if parameter.requires_grad})
+
+    def _look_for_drawn(self, trained: set[int]) -> None:
+        """Once early and once late are enough: drawn weights that are frozen do not change."""
+        self.looks += 1
+        if self.looks not in (3, 12):
+            return
+        self.drawn = None
+        for _, model in self.recorder.live_models():
+            named = {name: p for name, p in model.named_parameters() if p.dim() > 1}
+            ends = {_end(name, p) for name, p in named.items() if id(p) in trained}
+            off = {name: p for name, p in named.items() if not p.requires_grad and _end(name, p) not in ends}
+            if not ends or len(off) < LEAST_TENSORS:
+                continue
+            if sum(p.numel() for p in off.values()) < MOST_OF_IT * sum(p.numel() for p in named.values()):
+                continue
+            drawn = [name for name, p in off.items() if as_drawn(p)]
+            if len(drawn) >= max(LEAST_TENSORS, len(off) / 2):
+                self.drawn = (drawn, len(off), len(named))
 
     def raised(self, event: Raised) -> None:
         """Backward found nothing to differentiate: is it because everything is switched off?"""
@@ -65,8 +94,22 @@ class RequiresGradFlags(Watch):
             return Saw("frozen", frozen=self.all_off[0], trainable=0).at(self.all_off[1])
         if not self.flags:
             return Unclear("no optimiser step was seen")
+        if self.drawn is not None:
+            names, off, whole = self.drawn
+            says = (
+                f"{off} of {whole} weight matrices are frozen, and {len(names)} of them still look as the constructor "
+                "drew them: they were neither trained nor loaded."
+            )
+            made = next((held.place for held in self.flags.values() if held.place is not None), None)
+            held = Saw("frozen_as_drawn", frozen=off, as_drawn=len(names), matrices=whole)
+            return held.at(Place(parameter=names[0]), made).saying(says)
         worst = max(self.flags.values(), key=lambda held: (held.frozen and not held.trainable, held.frozen))
         if worst.frozen:
             named = Place(parameter=worst.off[0]) if worst.off[0] else None
             return Saw("frozen", frozen=worst.frozen, trainable=worst.trainable).at(worst.place, named)
         return Saw("trainable", trainable=sum(held.trainable for held in self.flags.values()))
+
+
+def _end(name: str, parameter: torch.Tensor) -> tuple[str, torch.Size]:
+    """By which a copy beside the original (a target, a teacher, an average) is known: the last names, and the shape."""
+    return ".".join(name.split(".")[-2:]), parameter.shape

@@ -25,6 +25,8 @@ COLLAPSED = 1e-3
 """Of the highest rate so far: from here on a step moves nothing."""
 LOW_AFTER_EPOCH = 0.05
 FROZEN_STEPS = 20
+EARLY, LITTLE = 10, 0.2
+"""Milestones that are all passed in a tenth of the run, and what is left of the rate then."""
 RETURNS = ("CosineAnnealingWarmRestarts", "CyclicLR")
 
 
@@ -35,6 +37,7 @@ class Run:
         self.kind = type(scheduler).__name__
         self.optimizer = id(getattr(scheduler, "optimizer", None))
         self.total = _horizon(scheduler)
+        self.last_milestone = max(getattr(scheduler, "milestones", None) or [0])
         self.place: Place | None = None
         self.first_place: Place | None = None
         self.calls = self.in_first_epoch = 0
@@ -127,6 +130,11 @@ class SchedulerSteps(Watch):
             return ""
         if run.kind == "CosineAnnealingLR" and run.total and run.calls >= 2 * run.total and run.calls > FROZEN_STEPS:
             return f"{run.calls} calls, one per step, ran through a schedule of {run.total} again and again"
+        if run.last_milestone and run.calls >= EARLY * run.last_milestone and run.rate <= LITTLE * run.highest:
+            return (
+                f"stepped once per batch, the schedule passed its last milestone at call {run.last_milestone} of "
+                f"{run.calls}, and the rest ran at {run.rate:.3g} instead of {run.highest:.3g}"
+            )
         gone = run.frozen_steps >= max(FROZEN_STEPS, run.steps / 2)
         low = 0 < run.after_first_epoch <= LOW_AFTER_EPOCH
         early = low and run.in_first_epoch >= FROZEN_STEPS / 2 and run.steps >= 1.5 * run.in_first_epoch

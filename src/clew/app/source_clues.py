@@ -1,0 +1,84 @@
+"""What reading the source shows about a run: the findings of `clew lint`, as clues.
+
+One clue per cause. It says how sure the rules are, and the knowledge base says what that is worth: a finding in the
+source is evidence like any other, and gives way where the run itself was seen to do otherwise. A cause that rules
+looked for and did not find gives a clue too.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+
+from clew.case.clues import answered
+from clew.knowledge.model import Knowledge
+from clew.lint.files import Settings, settings
+from clew.lint.model import CONFIDENCES, Finding
+from clew.lint.run import run
+from clew.records.clue import Clue
+from clew.records.place import Place
+
+MOST_PLACES = 4
+
+
+def source_clues(knowledge: Knowledge, paths: Iterable[str]) -> tuple[list[Clue], str]:
+    """Clues from the source files that a run loaded, and what went wrong if something did: reading the source of a
+    run must never take the run's report away."""
+    here = [relative(path) for path in paths if path.endswith(".py")]
+    if not here:
+        return [], ""
+    try:
+        result = run(list(dict.fromkeys(here)), wanted(here[0]), jobs=1)
+    except Exception as error:  # noqa: BLE001 - see above
+        return [], f"the source could not be looked through: {type(error).__name__}: {error}".split("\n")[0]
+    by_cause: dict[str, list[Finding]] = {}
+    for finding in result.findings:
+        by_cause.setdefault(finding.cause, []).append(finding)
+    clues = [clue(knowledge, cause, by_cause.get(cause, [])) for cause in sorted({*result.asked, *by_cause})]
+    return [item for item in clues if item is not None], "; ".join(f"{one.path}: {one.why}" for one in result.troubles)
+
+
+def wanted(path: str) -> Settings:
+    """The project's own settings, with everything that is worth a look: the weighing knows what to make of it."""
+    held, _ = settings(path)
+    return held._replace(confidence=CONFIDENCES[-1])
+
+
+def clue(knowledge: Knowledge, cause: str, findings: list[Finding]) -> Clue | None:
+    """One clue for all that was found of a cause: the surest finding says it, and the others add their places."""
+    test = knowledge.tests.get(f"source_{cause.replace('.', '_')}")
+    if test is None:
+        return None
+    if not findings:
+        return answered(test, (), "absent", source="lint")
+    ranked = sorted(findings, key=lambda one: (CONFIDENCES.index(one.confidence), one.path, one.line))
+    first = ranked[0]
+    places = [Place(file=one.path, line=one.line, end_line=one.end_line) for one in ranked]
+    places[1:1] = [Place(file=relative(one.path), line=one.line) for one in first.related]
+    message = first.message.rstrip(".")
+    return answered(
+        test,
+        (),
+        first.confidence,
+        where=tuple(dict.fromkeys(places))[:MOST_PLACES],
+        says=f"In the source: {message} ({first.rule} {first.name}, {first.confidence}).",
+        source="lint",
+        reproduce=f"clew lint --select {first.rule} {first.path}",
+    )
+
+
+def relative(path: str) -> str:
+    """As whoever reads the report would write it: from the working folder, where the file lies below it."""
+    below = os.path.join(os.getcwd(), "")
+    full = os.path.abspath(path)
+    return full[len(below) :] if full.startswith(below) else full
+
+
+def loaded_files() -> list[str]:
+    """The source files below the working folder that this process has imported."""
+    below = os.path.join(os.getcwd(), "")
+    found = []
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and path.startswith(below) and f"{os.sep}site-packages{os.sep}" not in path:
+            found.append(path)
+    return sorted(set(found))

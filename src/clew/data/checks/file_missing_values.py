@@ -1,0 +1,50 @@
+"""Are all cells of the data files filled with finite numbers?
+
+Counts empty cells, NaN and infinite values in columns of numbers, by file and column.
+
+Why it matters: one NaN that reaches the loss makes every weight NaN, and a file in which they stand in a few rows looks
+sound in its first lines.
+Cannot tell: whether the program drops or fills such rows, or whether another number stands for a missing one.
+Silent when: more than a third of a column is empty, as in columns that are optional.
+Sources: look-at-the-data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from clew.data.model import Column, Found, Look, Part, place, sentence, spoken
+from clew.records.clue import Saw, Unclear
+
+MOST_EMPTY = 1 / 3
+
+
+def look(held: Look) -> Iterator[Found]:
+    some = False
+    for family in held.families:
+        for part in family.parts:
+            for column in part.columns:
+                if column.kind in ("number", "array"):
+                    some = True
+                    yield from _bad(part, column)
+    if some:
+        yield Found(Saw("complete").saying("Every number in the files is there and finite."), 0.5)
+    else:
+        yield Found(Unclear("no columns of numbers"), 0)
+
+
+def _bad(part: Part, column: Column) -> Iterator[Found]:
+    values = column.values.reshape(len(column.values), -1)
+    infinite = np.isinf(values).any(1)
+    missing = np.isnan(values).any(1)
+    for what, rows, weight in (("infinite", infinite, 2.5), ("missing", missing, 2.0)):
+        count = int(rows.sum())
+        if not count or count > MOST_EMPTY * len(values):
+            continue
+        at = np.flatnonzero(rows)
+        first, last = int(at[0]), int(at[-1])
+        where = f"{spoken(part, column, first, last)}"
+        says = f"{sentence(column.title)} has {count} {what} value{'s' * (count > 1)} in {where}; first in row {first}."
+        yield Found(Saw(what, rows=count, first=first).at(place(part, column, first, last)).saying(says), weight)

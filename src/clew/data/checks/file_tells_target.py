@@ -1,0 +1,198 @@
+"""Does one column give the target away, or hold what another column will be later?
+
+Each column alone, and the last and first word of each text, is asked to tell the target of rows not yet seen. One that
+tells it all but perfectly, while all others together do not, was filled in after the fact. A column that equals another
+one some rows further down holds the future.
+
+Why it matters: the score is splendid in training and validation alike, and nothing of it is left in use.
+Cannot tell: whether the program really uses that column as an input, unless its source names it.
+Silent when: other columns tell the target as well, when there is only one, and when the column is the target itself.
+Sources: leakage-looks-too-good
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from clew.data.fit import fit, inputs, target, value_name, whole
+from clew.data.model import Array, Column, Family, Found, Look, counted, place, sentence
+from clew.data.parts import LABEL_WORDS, words
+from clew.data.read import objects
+from clew.data.segments import ranks
+from clew.records.clue import Saw, Unclear
+
+ALL_BUT_SURE = 0.97
+MOST_SHIFT = 30
+FUTURE = frozenset(("next", "future", "tomorrow", "later", "ahead", "forecast"))
+BACK = frozenset(("lag", "lagged", "prev", "previous", "last", "past", "yesterday"))
+
+
+def look(held: Look) -> Iterator[Found]:
+    some = False
+    for family in held.families:
+        if family.target and family.sure:
+            some = True
+            yield from _told(family)
+        for part in family.parts:
+            yield from _future(family._replace(parts=(part,)))
+    if some:
+        yield Found(Saw("hidden").saying("No column gives the target away by itself."), 0.5)
+    else:
+        yield Found(Unclear("it is not plain which column is the target"), 0)
+
+
+def _told(family: Family) -> Iterator[Found]:
+    columns = whole(family)
+    aim = next((column for column in columns if column.name == family.target), None)
+    if aim is None or aim.kind in ("array", "text") or family.rows < 60:
+        return
+    used = [column for column in columns if column.name != aim.name and column.name not in family.unused]
+    able = [held for column in used for held in _sides(column)]
+    scores = {held.name: alone(held, aim) for held in able}
+    if not scores:
+        return
+    name = max(scores, key=lambda key: scores[key])
+    if scores[name] < ALL_BUT_SURE:
+        return
+    source = name.partition(": ")[0]
+    others = [column for column in columns if column.name not in (aim.name, source)]
+    rest = _rest(others, aim, family.rows, [part.rows for part in family.parts])
+    if name == source and (rest is None or 1 - scores[name] > 0.15 * (1 - rest)):
+        return
+    part = family.training[0] if family.training else family.parts[0]
+    column = part.column(source)
+    assert column is not None
+    what = column.title if name == source else f"the {name.partition(': ')[2]} of {column.title}"
+    says = f"{sentence(what)} alone tells {family.target} with {scores[name]:.3f} of 1"
+    says += f"; all other columns together tell it with {rest:.2f}." if rest is not None else "."
+    where = [place(each, each.column(source) or column) for each in family.parts]
+    outcome = "told" if source in family.used or column.kind == "text" else "may_tell"
+    yield Found(Saw(outcome, told=scores[name], rest=rest if rest is not None else 0.0).at(*where).saying(says), 3)
+
+
+def _sides(column: Column) -> list[Column]:
+    """A column as it is, or the first and the last word of a text."""
+    if column.kind in ("number", "category", "list"):
+        return [column]
+    if column.kind != "text":
+        return []
+    cut = [str(text).split() or [""] for text in column.values]
+    if sum(len(held) for held in cut) < 2 * len(cut):
+        return []
+    sides = (("first word", 0), ("last word", -1))
+    return [
+        Column(column.file, f"{column.name}: {side}", "category", objects([held[at] for held in cut]))
+        for side, at in sides
+    ]
+
+
+def alone(column: Column, aim: Column) -> float:
+    """How well one column tells the target, on rows it was not counted on: 0 as by chance, 1 without error."""
+    rows = len(column.values)
+    keys = _keys(column)
+    if not 2 <= int(keys.max()) + 1 <= rows / 4:
+        return 0.0
+    numbers = aim.kind == "number" and len(np.unique(aim.values)) > 12
+    odd = np.arange(rows) % 2 == 1
+    return _variance(keys, aim, odd) if numbers else _accuracy(keys, codes(aim), odd)
+
+
+def codes(column: Column) -> Array:
+    """The values of a column as numbers from 0 on, in no particular order."""
+    values = column.values
+    if values.dtype == object:
+        values = np.array([value_name(value) for value in values])
+    return np.unique(values, return_inverse=True)[1].reshape(-1)
+
+
+def _keys(column: Column) -> Array:
+    if column.kind == "number" and len(np.unique(column.values)) > 40:
+        return np.floor(ranks(column.values) * 39.99).astype(int)
+    return codes(column)
+
+
+def _accuracy(keys: Array, labels: Array, odd: Array) -> float:
+    classes = int(labels.max()) + 1
+    size = (int(keys.max()) + 1) * classes
+    counts = np.bincount(keys[~odd] * classes + labels[~odd], minlength=size).reshape(-1, classes)
+    often = int(np.bincount(labels[~odd]).argmax())
+    guess = np.where(counts.any(1), counts.argmax(1), often)[keys[odd]]
+    return recalled(guess == labels[odd], labels[odd], float((labels[odd] == often).mean()))
+
+
+def _variance(keys: Array, aim: Column, odd: Array) -> float:
+    values = (ranks(aim.values) - 0.5) * 2
+    counts = np.bincount(keys[~odd], minlength=int(keys.max()) + 1)
+    sums = np.bincount(keys[~odd], values[~odd], minlength=len(counts))
+    guess = (sums / np.maximum(counts, 1))[keys[odd]]
+    return 1 - float(((guess - values[odd]) ** 2).mean()) / max(1e-12, float(values[odd].var()))
+
+
+def recalled(right: Array, labels: Array, base: float) -> float:
+    """The share that is right beyond the commonest class, or the mean over the classes where that is less."""
+    counts = Counter(labels.tolist())
+    recalls = [float(right[labels == label].mean()) for label, count in counts.items() if count >= 5]
+    whole = (float(right.mean()) - base) / (1 - base) if base < 1 else 0.0
+    return min(whole, float(np.mean(recalls))) if recalls else 0.0
+
+
+def _rest(others: list[Column], aim: Column, rows: int, lengths: list[int]) -> float | None:
+    able = [column for column in others if column.kind not in ("key", "stream")]
+    x, y = inputs(able, rows), target(aim, rows)
+    if x is None or y is None:
+        return None
+    fitted = fit(x, y, lengths)
+    classes = np.unique(y, axis=0)
+    if len(classes) > 40:
+        return max(0.0, fitted.told[0]) ** 2
+    near = ((fitted.predicted[:, None, :] - classes[None]) ** 2).sum(2).argmin(1)
+    labels = ((y[:, None, :] - classes[None]) ** 2).sum(2).argmin(1)
+    return max(0.0, recalled(near == labels, labels, Counter(labels.tolist()).most_common(1)[0][1] / len(labels)))
+
+
+def _future(family: Family) -> Iterator[Found]:
+    part = family.parts[0]
+    numbers = [
+        column
+        for column in part.columns
+        if column.kind == "number" and "[:" not in column.name and len(np.unique(column.values)) > 40
+    ]
+    if len(numbers) < 2 or part.rows < 2 * MOST_SHIFT:
+        return
+    for first, second, by in later(np.array([column.values for column in numbers]).T):
+        column, other = numbers[first], numbers[second]
+        if _ahead(family, column, other):
+            says = f"{sentence(column.title)} of {column.file} is {other.name} of {counted(by)} later."
+            yield Found(Saw("future", shift=by).at(place(part, column)).saying(says), 4)
+            return
+
+
+def _ahead(family: Family, column: Column, other: Column) -> bool:
+    """Whether it is the first that looks ahead, and not the second that looks back, as columns of earlier values do."""
+    mine, theirs = set(words(column.name)), set(words(other.name))
+    if mine & (FUTURE | LABEL_WORDS) or theirs & BACK or column.name in family.unused:
+        return False
+    return other.name == family.target if family.sure else not mine & theirs
+
+
+def later(table: Array) -> Iterator[tuple[int, int, int]]:
+    """Pairs of columns of which the first is the second some rows later, up to rounding, a factor and an offset."""
+    rises = np.diff(table, axis=0)
+    able = np.isfinite(rises).all(0)
+    rises = np.where(able, rises, 0.0)
+    now = _correlations(rises, 0)
+    for by in range(1, MOST_SHIFT):
+        held = _correlations(rises, by)
+        for first, second in zip(*np.nonzero(held > 0.995), strict=True):
+            if first != second and abs(now[first, second]) < 0.9:
+                yield int(first), int(second), by
+
+
+def _correlations(rises: Array, by: int) -> Array:
+    one, two = rises[: len(rises) - by], rises[by:]
+    one, two = one - one.mean(0), two - two.mean(0)
+    size = np.sqrt((one**2).sum(0))[:, None] * np.sqrt((two**2).sum(0))[None, :]
+    return np.where(size > 0, one.T @ two / np.where(size > 0, size, 1), 0.0)

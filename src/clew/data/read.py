@@ -1,0 +1,279 @@
+"""Reading data files as tables: plain formats only, never a pickle, and no more than a bounded part of each.
+
+CSV, TSV, JSON, JSON lines, lines of text, tagged words (CoNLL), `.npy`, `.npz`, Parquet where pyarrow is there, and
+`.bin` that holds 16-bit tokens. What cannot be read is left out with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from clew.data.model import Array, Column, Table
+
+MOST_ROWS = 20_000
+MOST_BYTES = 64 << 20
+"""Of one file, as far as it is read; `.npy` is mapped and read in part."""
+FEWEST = 8
+FEW = 64
+NARROW = 64
+"""An array of up to so many numbers per row is looked at column by column."""
+EMPTY = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
+READABLE = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt", ".conll", ".npy", ".npz", ".parquet", ".bin", ".data")
+
+
+class Unread(Exception):
+    """Why a file is no table."""
+
+
+def read(path: str, shown: str) -> Table:
+    """The table in a file; `shown` is how the file is named to people."""
+    ending = os.path.splitext(path)[1].lower()
+    if ending not in READABLE:
+        raise Unread(f"files that end in {ending or 'nothing'} are not read")
+    if os.path.getsize(path) > MOST_BYTES and ending in (".json", ".npz", ".parquet"):
+        raise Unread("it is too large to be read in passing")
+    try:
+        table = _by_ending(path, shown, ending)
+    except (OSError, ValueError, KeyError, ArithmeticError, RecursionError, UnicodeError) as error:
+        raise Unread(f"it cannot be read: {type(error).__name__}") from error
+    if table.rows < FEWEST or not table.columns:
+        raise Unread(f"{table.rows} rows are too few to say anything")
+    return table
+
+
+def _by_ending(path: str, shown: str, ending: str) -> Table:
+    if ending in (".npy", ".npz"):
+        return _arrays(path, shown, ending)
+    if ending == ".bin":
+        return _stream(path, shown)
+    if ending == ".parquet":
+        return _parquet(path, shown)
+    if ending == ".json":
+        return _json(path, shown)
+    lines, whole = _lines(path)
+    if ending in (".jsonl", ".ndjson"):
+        import json
+
+        records = [json.loads(line) for line in lines if line.strip()]
+        return _records(records, shown, 1, whole)
+    if ending in (".csv", ".tsv"):
+        return _cells(lines, shown, "\t" if ending == ".tsv" else "", whole)
+    if ending == ".data" and lines and lines[0].count(",") > 1:
+        return _cells(lines, shown, ",", whole)
+    return _text(lines, shown, whole, ending == ".conll")
+
+
+def _lines(path: str) -> tuple[list[str], bool]:
+    """Up to the most rows of a text file, and whether that is all of it."""
+    found: list[str] = []
+    size = 0
+    with open(path, encoding="utf-8", errors="replace", newline="") as file:
+        for line in file:
+            size += len(line)
+            if len(found) > MOST_ROWS or size > MOST_BYTES:
+                return found, False
+            found.append(line.rstrip("\r\n"))
+    return found, True
+
+
+def _cells(lines: list[str], shown: str, sign: str, whole: bool) -> Table:
+    import csv
+
+    if not lines:
+        raise ValueError("no lines")
+    sign = sign or max(",;\t|", key=lines[0].count)
+    rows = [row for row in csv.reader(lines, delimiter=sign) if row]
+    width = len(rows[0])
+    headed = sum(_is_number(cell) for cell in rows[0]) == 0 and (
+        width > 1 or (len(rows) > 1 and any(_is_number(cell) for cell in rows[1])) or len(set(rows[0][0].split())) == 1
+    )
+    names = [cell.strip() for cell in rows[0]] if headed else [str(index) for index in range(width)]
+    body = [row for row in rows[headed:] if len(row) == width]
+    columns = [column_of(shown, name, [row[at] for row in body]) for at, name in enumerate(names)]
+    # A quoted cell may hold line ends; then rows are no lines.
+    line = 1 + headed if len(body) + headed == len(lines) else 0
+    return Table(shown, len(body), tuple(columns), line, whole)
+
+
+def _text(lines: list[str], shown: str, whole: bool, tagged: bool) -> Table:
+    filled = [line for line in lines if line.strip()]
+    pairs = [line.split("\t") if "\t" in line else line.split() for line in filled[:200]]
+    if filled and (tagged or "\t" in filled[0]) and len({len(pair) for pair in pairs}) == 1 and len(pairs[0]) > 1:
+        return _tagged(lines, shown, len(pairs[0]), whole)
+    line = 1 if len(filled) == len(lines) else 0
+    return Table(shown, len(filled), (Column(shown, "", "text", objects(filled)),), line, whole)
+
+
+def _tagged(lines: list[str], shown: str, width: int, whole: bool) -> Table:
+    """Words with their tags, a blank line between sentences. A row is a word."""
+    rows = [cells for line in lines if len(cells := line.split("\t") if "\t" in line else line.split()) == width]
+    names = ["word", *(f"field {at + 1}" for at in range(1, width - 1)), "tag"]
+    columns = [column_of(shown, name, [row[at] for row in rows]) for at, name in enumerate(names)]
+    return Table(shown, len(rows), tuple(columns), 0 if len(rows) < len(lines) else 1, whole)
+
+
+def _json(path: str, shown: str) -> Table:
+    import json
+
+    with open(path, encoding="utf-8") as file:
+        held = json.load(file)
+    if isinstance(held, dict):
+        lists = {key: value for key, value in held.items() if isinstance(value, list)}
+        if len(lists) == 1:
+            held = next(iter(lists.values()))
+        elif lists and len({len(value) for value in lists.values()}) == 1:
+            columns = [column_of(shown, key, value[:MOST_ROWS]) for key, value in lists.items()]
+            return Table(shown, len(columns[0].values), tuple(columns))
+    if not isinstance(held, list):
+        raise ValueError("no list of records")
+    return _records(held[:MOST_ROWS], shown, 0, len(held) <= MOST_ROWS)
+
+
+def _records(records: list[Any], shown: str, line: int, whole: bool) -> Table:
+    if not records or not all(isinstance(record, dict) for record in records):
+        raise ValueError("no records")
+    names = dict.fromkeys(name for record in records[:1000] for name in record)
+    columns = [column_of(shown, str(name), [record.get(name) for record in records]) for name in names]
+    return Table(shown, len(records), tuple(columns), line, whole)
+
+
+def _parquet(path: str, shown: str) -> Table:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise Unread("pyarrow is not installed") from error
+    held = pyarrow.parquet.read_table(path).slice(0, MOST_ROWS)
+    columns = [column_of(shown, name, held[name].to_pylist()) for name in held.column_names]
+    return Table(shown, held.num_rows, tuple(columns))
+
+
+def _arrays(path: str, shown: str, ending: str) -> Table:
+    if ending == ".npy":
+        held = {"": np.load(path, mmap_mode="r", allow_pickle=False)}
+    else:
+        with np.load(path, allow_pickle=False) as stored:
+            held = {key: stored[key] for key in stored.files}
+    held = {key: value for key, value in held.items() if value.ndim and value.dtype.kind in "fiubUS"}
+    if not held:
+        raise ValueError("no arrays of numbers")
+    counts = [len(value) for value in held.values()]
+    rows = max(set(counts), key=lambda count: (counts.count(count), count))
+    columns: list[Column] = []
+    for key, value in held.items():
+        if len(value) == rows:
+            columns += array_columns(shown, key, value[:MOST_ROWS])
+    return Table(shown, min(rows, MOST_ROWS), tuple(columns), 0, rows <= MOST_ROWS)
+
+
+def array_columns(shown: str, key: str, value: Array) -> list[Column]:
+    if value.dtype.kind in "US":
+        return [column_of(shown, key, [str(item) for item in value])]
+    if value.ndim == 1 or (value.ndim == 2 and value.shape[1] == 1):
+        return [number_column(shown, key, np.array(value, float).reshape(len(value)))]
+    if value.ndim == 2 and value.shape[1] <= NARROW:
+        return [number_column(shown, f"{key}[:, {at}]", np.array(value[:, at], float)) for at in range(value.shape[1])]
+    return [Column(shown, key, "array", np.array(value, np.float32))]
+
+
+def _stream(path: str, shown: str) -> Table:
+    """Two bytes per token, as programs that train language models keep them."""
+    held = np.fromfile(path, dtype=np.uint16, count=MOST_BYTES // 8)
+    if os.path.getsize(path) % 2 or len(held) < 1000 or len(np.unique(held)) > min(len(held) // 8, 60_000):
+        raise ValueError("no 16-bit tokens")
+    return Table(shown, len(held), (Column(shown, "", "stream", held.astype(np.int64)),))
+
+
+def objects(values: Sequence[Any]) -> Array:
+    column = np.empty(len(values), dtype=object)
+    column[:] = list(values)
+    return column
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def column_of(shown: str, name: str, cells: Sequence[Any]) -> Column:
+    """The column that these cells make: its kind is read off them."""
+    if any(isinstance(cell, list) for cell in cells[:50]):
+        return _lists(shown, name, cells)
+    filled = [cell for cell in cells if cell is not None and str(cell).strip().lower() not in EMPTY]
+    empty = len(cells) - len(filled)
+    if not filled or all(isinstance(cell, bool) for cell in filled):
+        return Column(shown, name, "category", objects([str(cell) for cell in cells]), empty)
+    numbers = _numbers(cells)
+    if numbers is not None and np.isnan(numbers).sum() <= empty + 0.02 * len(cells):
+        return number_column(shown, name, numbers, empty)
+    texts = objects(["" if cell is None else str(cell) for cell in cells])
+    times = _times(texts)
+    if times is not None:
+        return Column(shown, name, "time", times, empty)
+    return Column(shown, name, _kind(texts), texts, empty)
+
+
+def _kind(texts: Array) -> str:
+    distinct = len(set(texts))
+    words = sum(len(text.split()) for text in texts[:500]) / max(1, min(500, len(texts)))
+    if words >= 2 or (distinct > FEW and len(texts) < 4 * distinct):
+        return "key" if words < 1.5 and distinct > 0.98 * len(texts) and _coded(texts) else "text"
+    return "category"
+
+
+def _coded(texts: Array) -> bool:
+    """Names such as img_0012.png or u004: a number that tells rows apart."""
+    return sum(any(sign.isdigit() for sign in text) for text in texts[:200]) > 0.9 * min(200, len(texts))
+
+
+def _lists(shown: str, name: str, cells: Sequence[Any]) -> Column:
+    held = [cell if isinstance(cell, list) else [] for cell in cells]
+    sizes = {len(cell) for cell in held}
+    flat: Iterable[Any] = (item for cell in held[:50] for item in cell)
+    if len(sizes) == 1 and all(isinstance(item, int | float) for item in flat):
+        return Column(shown, name, "array", np.array(held, np.float32))
+    return Column(shown, name, "list", objects([tuple(str(item) for item in cell) for cell in held]))
+
+
+def number_column(shown: str, name: str, values: Array, empty: int = 0) -> Column:
+    """Numbers that rise by one from row to row, or are all different whole numbers in order, only count the rows."""
+    finite = values[np.isfinite(values)]
+    if len(finite) == len(values) and len(values) >= FEWEST and bool((finite == np.round(finite)).all()):
+        rises = np.diff(finite)
+        if bool((rises > 0).all()) or (len(np.unique(finite)) == len(finite) and np.abs(finite).max() > len(finite)):
+            return Column(shown, name, "key", values, empty)
+    return Column(shown, name, "number", values, empty)
+
+
+def _numbers(cells: Sequence[Any]) -> Array | None:
+    found = np.full(len(cells), math.nan)
+    wrong = 0
+    for index, cell in enumerate(cells):
+        try:
+            found[index] = float(cell)
+        except (TypeError, ValueError):
+            wrong += cell is not None and str(cell).strip().lower() not in EMPTY
+            if wrong > 20 + 0.02 * index:
+                return None
+    return found if wrong <= 0.02 * len(cells) else None
+
+
+def _times(texts: Array) -> Array | None:
+    import re
+
+    shape = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?)?")
+    if not all(shape.match(text) for text in texts[:50]):
+        return None
+    found = np.full(len(texts), math.nan)
+    for index, text in enumerate(texts):
+        digits = re.sub(r"\D", "", text)[:14]
+        if len(digits) >= 8:
+            found[index] = float(digits.ljust(14, "0"))
+    return found

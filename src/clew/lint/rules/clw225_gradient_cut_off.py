@@ -1,0 +1,300 @@
+"""A network is in the optimiser, and no gradient reaches it.
+
+What it sees: every way from the loss back to a network that the optimiser holds leads through detach, no_grad, item,
+numpy, argmax or a new tensor, also in helpers and losses of the project; in a module's forward, a layer built there
+whose output is used only behind such a cut; requires_grad switched on for a loss that was computed.
+Why it matters: the network keeps its random start. The rest learns around it, or nothing learns at all, and no error
+tells.
+Silent when: one way is free, anything on the way cannot be followed, or the network is frozen, loaded, or named as a
+target, a teacher or an average of another.
+Fix: take the cut off that way; detach only what is to stay fixed.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from clew.lint.gradient import Cut, ends
+from clew.lint.index import Class, Scope, Where
+from clew.lint.model import Related
+from clew.lint.reach import network, reach, related
+from clew.lint.registry import rule
+from clew.lint.rules.clw224_model_not_in_optimizer import weighs
+from clew.lint.script import Hit, Script, text
+from clew.lint.training import Event, training
+
+WHAT = {
+    "item": "item",
+    "numpy": "numpy",
+    "detach": "detach",
+    "data": ".data",
+    "argmax": "argmax",
+    "round": "rounding",
+    "integer": "a cast to integers",
+    "compare": "a comparison",
+    "wrapped": "a tensor built anew",
+    "no_grad": "no_grad",
+}
+FIXED = re.compile(
+    r"target|teacher|ema|momentum|frozen|freeze|fixed|ref(erence)?_|old|pretrained|random|prior|vgg|lpips"
+)
+FREEZES = frozenset(
+    "requires_grad requires_grad_ freeze pretrained from_pretrained load_state_dict load weights".split()
+)
+
+
+@rule("CLW225", "gradient-cut-off", "loss.disconnected", "likely", "backward forward manual_backward training_step")
+def check(script: Script) -> Iterator[Hit]:
+    told = {end.cut.node for end in ends(script) if end.cut is not None}
+    whole = {end.node for end in ends(script) if end.cut is not None}
+    for hit in (*in_loops(script), *in_forwards(script), *forced(script, whole)):
+        if hit.node not in told:
+            told.add(hit.node)
+            yield hit
+
+
+# --- losses and optimisers
+
+
+def in_loops(script: Script) -> Iterator[Hit]:
+    """Networks of the optimisers that are stepped where a loss is computed."""
+    by_scope: dict[Scope, list[Any]] = {}
+    for end in ends(script):
+        if end.cut is None:
+            by_scope.setdefault(end.where.block.scope, []).append(end)
+    for scope, held in by_scope.items():
+        names = held_by_optimizers(script, scope)
+        live: set[str] = set()
+        dead: dict[str, tuple[Cut, Any]] = {}
+        unknown = False
+        for end in held:
+            found = reach(script, end.node, end.where, frozenset(names))
+            unknown = unknown or found.open
+            live |= found.live
+            fixed = any(FIXED.search(one.lower()) for one in found.dead)
+            if found.dead and not fixed and not found.live and not found.open and not found.loose:
+                name, cut = sorted(found.dead.items())[0]
+                yield told(script, cut, end.node, name, whole=True)
+            for name, cut in found.dead.items():
+                dead.setdefault(name, (cut, end.node))
+        if unknown or not live:
+            continue
+        yield from another(script, scope, live)
+        for name, (cut, node) in sorted(dead.items()):
+            mine = any(related(name, other) for other in names)
+            if mine and not any(related(name, other) for other in live) and not FIXED.search(name.lower()):
+                yield told(script, cut, node, name)
+
+
+def another(script: Script, scope: Scope, live: set[str]) -> Iterator[Hit]:
+    """An optimiser that holds none of the networks that the loss reaches."""
+    events = [event for event in training(script).events(scope) if event.kind in ("step", "scaler_step")]
+    if len(events) != 1 or not live or events[0].through:
+        return
+    names = networks_of(script, events[0], scope)
+    yield from beside(script, events[0], scope, names, live)
+    held = {origin(script, name, scope) for name in names}
+    reached = {origin(script, name, scope) for name in live}
+    if not names or None in held or None in reached or held & reached:
+        return
+    value = events[0].value
+    if value is not None and value.node in script.module.up:
+        told = f"holds {', '.join(sorted(names))}, but the loss is computed from {', '.join(sorted(live))} alone."
+        yield Hit(value.node, told, "certain", cause="train.params_not_in_optimizer")
+
+
+def beside(script: Script, event: Event, scope: Scope, names: set[str], live: set[str]) -> Iterator[Hit]:
+    """Networks that the loss reaches and that were made here, while the only optimiser holds others, and nothing in the
+    file asks for their parameters."""
+    if not names or not any(related(name, other) for name in names for other in live):
+        return
+    words = set(script.module.names)
+    if words & {"requires_grad", "requires_grad_", "load_state_dict", "from_pretrained", "freeze", "add_param_group"}:
+        return
+    for name in sorted(live):
+        made = origin(script, name, scope)
+        if any(related(name, other) for other in names) or not isinstance(made, ast.Call) or FIXED.search(name.lower()):
+            continue
+        uses = [script.parent(node) for node in script.loads(name) if text(node) == name]
+        plain = all(
+            (isinstance(use, ast.Attribute) and use.attr in PLAIN)
+            or (isinstance(use, ast.Call) and text(use.func) == name)
+            for use in uses
+        )
+        if plain and event.value is not None and event.value.node in script.module.up:
+            yield Hit(
+                event.value.node,
+                f"holds {', '.join(sorted(names))} only; {name} takes part in the loss and is never trained.",
+                cause="train.params_not_in_optimizer",
+            )
+
+
+PLAIN = ("train", "eval", "to", "cuda", "state_dict")
+
+
+def origin(script: Script, name: str, scope: Scope) -> object:
+    """What a network is, beyond its name: the parameter it came in by, or the call that made it; None for neither."""
+    first, _, rest = name.partition(".")
+    if rest and (first != scope.me or scope.cls is None or "." in rest):
+        return None
+    defs = scope.cls.attrs.get(rest, []) if rest and scope.cls is not None else scope.defs.get(name, [])
+    if len(defs) != 1 or defs[0].path:
+        return None
+    if defs[0].how == "param":
+        return name
+    node = defs[0].value
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
+        node = node.func.value
+    at = defs[0].where.block.scope
+    if isinstance(node, ast.Name) and node.id in at.params and len(at.defs[node.id]) == 1:
+        return f"{at.name}.{node.id}"
+    values = script.values.value(node, defs[0].where, None) if isinstance(node, ast.Call) else ()
+    plain = len(values) == 1 and values[0].kind == "instance" and network(script, values[0])
+    return node if plain and values[0].node is node else None
+
+
+MOVES = ("to", "cuda", "cpu", "eval", "train", "float", "double")
+
+
+def told(script: Script, cut: Cut, node: Any, name: str, whole: bool = False) -> Hit:
+    cause = "train.no_grad_in_training" if cut.reason == "no_grad" else ""
+    says = f"{name} is in the optimiser, but {WHAT[cut.reason]} stands between it and the loss: it gets no gradient."
+    if whole:
+        says = f"all of the loss comes through {WHAT[cut.reason]}: {name} gets no gradient."
+    here = cut.node in script.module.up or cut.node in script.module.place
+    return Hit(cut.node if here else node, says, cause=cause)
+
+
+def held_by_optimizers(script: Script, scope: Scope) -> set[str]:
+    """The names of networks in the optimisers that a scope steps, as that scope would call them."""
+    found: set[str] = set()
+    for event in training(script).events(scope):
+        if event.kind in ("step", "scaler_step") and not event.through:
+            found |= networks_of(script, event, scope)
+    return found
+
+
+def networks_of(script: Script, event: Event, scope: Scope) -> set[str]:
+    node = event.node
+    value = event.value
+    if event.kind == "scaler_step" and isinstance(node, ast.Call) and node.args:
+        values = script.value(node.args[0])
+        value = values[0] if len(values) == 1 else None
+    if value is None or value.kind != "instance" or not isinstance(value.node, ast.Call) or value.where is None:
+        return set()
+    made = value.where.block.scope
+    if made.module is not script.module:
+        return set()
+    found = {
+        text(part.value)
+        for part in ast.walk(value.node)
+        if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
+    }
+    if made is scope or around(made, scope):
+        return found - {""}
+    same = made.cls is not None and made.cls is scope.cls
+    return {name for name in found if same and name.startswith("self.")}
+
+
+def around(outer: Scope, scope: Scope) -> bool:
+    at: Scope | None = scope.parent
+    while at is not None:
+        if at is outer:
+            return True
+        at = at.parent
+    return False
+
+
+# --- inside a module
+
+
+def in_forwards(script: Script) -> Iterator[Hit]:
+    for cls, forward in (
+        (cls, cls.methods[name])
+        for cls in script.module.classes
+        for name in ("forward", "training_step")
+        if name in cls.methods
+    ):
+        if not forward.returns or not script.is_module(cls) or forward.yields:
+            continue
+        if not FREEZES.isdisjoint(words(cls)) or script.grad_off(Where(forward.body, 1 << 60)) is not None:
+            continue
+        made = {name for name in built(script, cls) if not FIXED.search(name.lower())}
+        if not made:
+            continue
+        live: set[str] = set()
+        dead: dict[str, Cut] = {}
+        unknown = False
+        for given, where in forward.returns:
+            found = reach(script, given, where)
+            unknown = unknown or found.open
+            live |= found.live
+            dead.update(found.dead)
+        for name, cut in sorted(dead.items()):
+            known = name.removeprefix("self.") in made and not any(related(name, other) for other in live)
+            if known and not unknown and not elsewhere(script, cls, name, forward):
+                cause = "train.no_grad_in_training" if cut.reason == "no_grad" else ""
+                if cut.node in script.module.up or cut.node in script.module.place:
+                    says = f"{name} is built with fresh weights, but {WHAT[cut.reason]} keeps every gradient from it."
+                    yield Hit(cut.node, says, cause=cause)
+
+
+def words(cls: Class) -> set[str]:
+    return {getattr(part, "attr", getattr(part, "id", getattr(part, "arg", ""))) or "" for part in ast.walk(cls.node)}
+
+
+def built(script: Script, cls: Class) -> Iterator[str]:
+    """Attributes that hold layers made in __init__, with weights that nobody else has trained."""
+    for name, defs in cls.attrs.items():
+        if len(defs) == 1 and defs[0].how == "=" and not defs[0].path and isinstance(defs[0].value, ast.Call):
+            values = script.values.defined(defs[0], None)
+            fresh = all(value.kind == "instance" and value.const != "self" for value in values)
+            if fresh and all(weighs(script, value) for value in values):
+                yield name
+
+
+def elsewhere(script: Script, cls: Class, name: str, forward: Scope) -> bool:
+    """Whether a method that forward does not call, and that keeps gradients, uses the layer."""
+    inner = {text(call.func) for call in forward.calls}
+    for method in cls.methods.values():
+        if method is forward or method.name == "__init__" or f"{forward.me}.{method.name}" in inner:
+            continue
+        if any(script.grad_state(item) is False for item in method.decorators()):
+            continue
+        if any(text(call.func).startswith(name) for call in method.calls):
+            return True
+    return False
+
+
+# --- requires_grad on a loss
+
+
+def forced(script: Script, whole: set[Any]) -> Iterator[Hit]:
+    """requires_grad switched on for the loss: one that hangs together with the network has it already."""
+    lost = {text(end.node): end for end in ends(script) if isinstance(end.node, ast.Name)}
+    marks: list[tuple[Any, str, Where]] = [
+        (call, text(call.func.value), script.where(call))
+        for call in script.calls("requires_grad_")
+        if isinstance(call.func, ast.Attribute) and script.constant(script.arg(call, 0), True) is True
+    ]
+    marks += [
+        (target, text(target.value), where)
+        for scope in script.module.scopes
+        for target, value, where in scope.attr_sets
+        if target.attr == "requires_grad" and isinstance(value, ast.Constant) and value.value is True
+    ]
+    for node, name, where in marks:
+        end = lost.get(name)
+        if end is None or end.node in whole or end.where.block.scope is not where.block.scope:
+            continue
+        made = [one for one in where.block.scope.defs.get(name, []) if one.where.order < where.order]
+        if made and isinstance(made[-1].value, ast.Call | ast.BinOp):
+            found = reach(script, made[-1].value, made[-1].where)
+            cuts = [cut for cut in found.dead.values() if cut.reason != "compare"]
+            at = tuple(
+                Related(script.module.path, cut.node.lineno, f"{WHAT[cut.reason]} cuts the history here")
+                for cut in cuts[:1]
+                if cut.node in script.module.up
+            )
+            yield Hit(node, f"{name} must have a gradient without this; switching it on only hides a cut.", related=at)

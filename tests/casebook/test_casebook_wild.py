@@ -1,0 +1,112 @@
+"""The list of public scripts, and running one that is there."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.casebook.wild import Outcome, Script, checkout, chosen, command_of, run_all, run_one, scripts, table, to_json
+from clew.errors import ClewError
+from clew.knowledge.base import load
+from conftest import Clew
+
+ALL = scripts()
+ONE = Script(
+    "toy", "someone/toy", "c" * 40, "sub", ("train.py", "{data}/x"), 9, "general", (".",), (), "healthy", (), ""
+)
+
+
+def test_the_list_is_long_and_holds_names_only() -> None:
+    assert len(ALL) >= 60
+    assert len({script.id for script in ALL}) == len(ALL)
+    known = load().causes
+    for script in ALL:
+        assert len(script.commit) == 40
+        assert script.said in ("healthy", "fault", "suspect", "undecided")
+        assert set(script.named) <= set(known)
+        assert not any(word.startswith("/") for word in (*script.command, *script.path, script.folder))
+
+
+def test_choosing_by_script_and_repository() -> None:
+    assert [script.id for script in chosen(ALL, ["examples-mnist"])] == ["examples-mnist"]
+    assert {script.repository for script in chosen(ALL, ["karpathy/makemore"])} == {"karpathy/makemore"}
+    with pytest.raises(ClewError, match="did you mean examples-mnist"):
+        chosen(ALL, ["examples-mnis"])
+
+
+@pytest.mark.parametrize("place", ["someone+toy", "someone/toy", "toy"])
+def test_a_repository_may_lie_under_three_names(tmp_path: Path, place: str) -> None:
+    assert checkout(ONE, str(tmp_path)) is None
+    (tmp_path / place).mkdir(parents=True)
+    assert checkout(ONE, str(tmp_path)) == str(tmp_path / place)
+
+
+def test_the_command_names_the_data_beside_the_repositories() -> None:
+    words = command_of(ONE, "/books", "a.json", 0)
+    assert words[-2:] == ["train.py", "/books/data/x"]
+    assert "--no-exams" in words
+    assert command_of(ONE, "/books", "a.json", 7)[-6:-4] == ["--budget", "7s"]
+
+
+def fake(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | None) -> list[list[str]]:
+    calls: list[list[str]] = []
+
+    def run(command: list[str], **_: object) -> "subprocess.CompletedProcess[str]":
+        calls.append(command)
+        if answer is not None:
+            Path(command[command.index("--json") + 1]).write_text(json.dumps(answer))
+        return subprocess.CompletedProcess(command, 0, "", "Error: no data here\n")
+
+    monkeypatch.setattr("clew.casebook.wild.subprocess.run", run)
+    return calls
+
+
+def said(verdict: str, steps: int = 9, status: int = 0) -> dict[str, Any]:
+    causes = [{"id": "loss.wrong_sign", "credence": 0.4, "kind": "hypothesis"}]
+    return {"verdict": verdict, "causes": causes, "clues": [], "run": {"steps": steps, "exit": status, "seconds": 1.0}}
+
+
+def test_a_run_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toy" / "sub").mkdir(parents=True)
+    calls = fake(monkeypatch, said("suspect"))
+    first = run_one(ONE, str(tmp_path), "v", 0)
+    assert first == run_one(ONE, str(tmp_path), "v", 0) == Outcome("suspect", ("loss.wrong_sign",), 9, 1.0)
+    assert len(calls) == 1
+    run_one(ONE, str(tmp_path), "other", 0)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "note"),
+    [
+        (None, "Error: no data here"),
+        (said("undecided", steps=0, status=1), "ends with status 1 before the first step: Error: no data here"),
+    ],
+)
+def test_what_did_not_run_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | None, note: str
+) -> None:
+    (tmp_path / "toy" / "sub").mkdir(parents=True)
+    fake(monkeypatch, answer)
+    assert run_one(ONE, str(tmp_path), "v", 0) == Outcome("", note=note)
+    assert run_one(ONE, str(tmp_path / "elsewhere"), "v", 0).note == "not fetched"
+
+
+def test_the_table_counts_alarms(tmp_path: Path) -> None:
+    found = [(ONE, Outcome("suspect", ("loss.wrong_sign",))), (ONE._replace(id="b"), Outcome("", note="not fetched"))]
+    shown = table([(script, outcome) for script, outcome in found])
+    assert "2 scripts run on , an alarm on 0 of them." in shown
+    assert "1 scripts run now, an alarm on 1 of them." in shown
+    assert json.dumps(to_json([(ONE, None)]))
+    with pytest.raises(ClewError, match="is not a folder"):
+        run_all([ONE], str(tmp_path / "nowhere"), 1, 0)
+
+
+def test_the_command_lists(clew: Clew) -> None:
+    shown = clew("casebook", "wild", "--list", "--only", "karpathy/makemore")
+    assert shown.status == 0
+    assert "makemore-bigram" in shown.out
+    assert "an alarm on 0 of them." in shown.out
+    assert clew("casebook", "wild", "run", "no-such-folder").status == 2
