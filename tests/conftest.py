@@ -5,12 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import hypothesis
 import pytest
 
 from clew.cli import main
 
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # bf16 beyond it dies on some processors
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the processes that tests start need not compile clew one by one
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share the machine, and each starts processes of its own
+
+# No deadline: a busy machine is no fault. Half of the usual examples; tests that need more ask for them.
+hypothesis.settings.register_profile("clew", deadline=None, max_examples=50)
+hypothesis.settings.load_profile("clew")
 
 
 class Said(NamedTuple):

@@ -14,7 +14,7 @@ from conftest import Clew
 
 ALL = scripts()
 ONE = Script(
-    "toy", "someone/toy", "c" * 40, "sub", ("train.py", "{data}/x"), 9, "general", (".",), (), "healthy", (), ""
+    "toy", "someone/toy", "c" * 40, "sub", ("train.py", "{data}/x"), 9, "general", (".",), (), "", "healthy", (), ""
 )
 
 
@@ -26,6 +26,7 @@ def test_the_list_is_long_and_holds_names_only() -> None:
         assert len(script.commit) == 40
         assert script.said in ("healthy", "fault", "suspect", "undecided")
         assert set(script.named) <= set(known)
+        assert bool(script.needs) == any("{data}" in word for word in script.command)
         assert not any(word.startswith("/") for word in (*script.command, *script.path, script.folder))
 
 
@@ -97,8 +98,8 @@ def test_what_did_not_run_is_no_verdict(
 def test_the_table_counts_alarms(tmp_path: Path) -> None:
     found = [(ONE, Outcome("suspect", ("loss.wrong_sign",))), (ONE._replace(id="b"), Outcome("", note="not fetched"))]
     shown = table([(script, outcome) for script, outcome in found])
-    assert "2 scripts run on , an alarm on 0 of them." in shown
-    assert "1 scripts run now, an alarm on 1 of them." in shown
+    assert "2 scripts run (), an alarm on 0 of them." in shown
+    assert "1 script run now, an alarm on 1 of them." in shown
     assert json.dumps(to_json([(ONE, None)]))
     with pytest.raises(ClewError, match="is not a folder"):
         run_all([ONE], str(tmp_path / "nowhere"), 1, 0)

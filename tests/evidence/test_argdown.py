@@ -499,7 +499,7 @@ def parses_or_is_refused(text: str) -> None:
 
 
 @given(st.text(st.characters(), max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_text_is_read_or_refused(text: str) -> None:
     parses_or_is_refused(text)
 
@@ -511,13 +511,13 @@ LINES = (
 
 
 @given(st.lists(st.sampled_from(LINES), max_size=14))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_any_order_of_lines_is_read_or_refused(lines: list[str]) -> None:
     parses_or_is_refused("\n".join(lines))
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_damaged_map_is_read_or_refused(data: st.DataObject) -> None:
     text = kiln_text()
     for _ in range(data.draw(st.integers(1, 4))):

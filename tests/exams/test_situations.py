@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from warm import warm_run
+
 SCRIPTS = Path(__file__).parent / "situations"
 ALL = os.environ.get("CLEW_SITUATIONS") == "all"
 
@@ -46,16 +48,14 @@ SOUND = (
 QUICK = ("reshape_mixes_the_batch_twin",)
 
 
-def told(folder: Path, name: str) -> dict[str, Any]:
+def told(folder: Path, name: str, *options: str) -> dict[str, Any]:
     script = f"{name}.py"
     shutil.copy(SCRIPTS / script, folder)
-    environment = {**os.environ, "CLEW_HOME": str(folder / "kept"), "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
     if name.startswith("stale"):  # an earlier version of the data left its cache behind
         (folder / "earlier.py").write_text((SCRIPTS / script).read_text().replace("seed=11", "seed=4"))
-        subprocess.run([sys.executable, "earlier.py"], cwd=folder, env=environment, check=True, capture_output=True)
-    command = [sys.executable, "-m", "clew", "run", "--quiet", "--json", "out.json", "--budget", "120s", script]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+        subprocess.run([sys.executable, "earlier.py"], cwd=folder, check=True, capture_output=True)
+    done = warm_run(folder, "--quiet", "--json", "out.json", "--budget", "120s", *options, script)
+    assert done.status == 0, done.err
     table: dict[str, Any] = json.loads((folder / "out.json").read_text())
     return table
 
@@ -81,7 +81,7 @@ def test_the_sound_twin_is_healthy(tmp_path: Path, name: str) -> None:
 
 def test_the_true_update_ratio_is_shown(tmp_path: Path) -> None:
     """The script's own dashboard says some 1e-4 late in training, from the rate times the gradient under AdamW."""
-    table = told(tmp_path, "dashboard_update_ratio")
+    table = told(tmp_path, "dashboard_update_ratio", "--no-exams")
     (clue,) = (clue for clue in table["clues"] if clue["test"] == "update_ratio")
     ratio = clue["measured"]["median_update_over_weight"]
     assert 1e-3 < ratio < 2e-2

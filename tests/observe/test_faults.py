@@ -1,9 +1,6 @@
 """`clew run` on the smallest script that has each fault, and on their sound twins."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +8,13 @@ import pytest
 from faults import CLASSIFIER, FAULTS, REGRESSOR, Fault
 from faults_incidents import HARMFUL, SOUND
 
+from warm import warm_run
+
 
 def clew_run(folder: Path, text: str) -> dict[str, Any]:
     (folder / "train.py").write_text(text)
-    held = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "clew", "run", "--no-exams", "--json", "out.json", "train.py"]
-    done = subprocess.run(command, cwd=folder, env=held, capture_output=True, text=True, check=False)
-    assert (folder / "out.json").exists(), done.stdout + done.stderr
+    done = warm_run(folder, "--no-exams", "--json", "out.json", "train.py")
+    assert (folder / "out.json").exists(), done.out + done.err
     table = json.loads((folder / "out.json").read_text())
     assert isinstance(table, dict)
     return table

@@ -13,6 +13,8 @@ from typing import IO
 import pytest
 from launching import CLEW, Ran, answers, bare, clew_run, ended, run_folder, script, start, troubles
 
+from warm import warm_run
+
 VERDICTS = ("FAULT", "SUSPECT", "HEALTHY", "UNDECIDED")
 
 TRAINS = """
@@ -353,7 +355,7 @@ def test_a_run_that_ends_with_os_exit_is_written_down(tmp_path: Path) -> None:
 )
 def test_steps_stops_the_script(tmp_path: Path, loop: str) -> None:
     script(tmp_path, TRAINS + "print('begins')\n" + loop)
-    under = clew_run(tmp_path, "--steps", "5", "--json", "out.json", "train.py")
+    under = warm_run(tmp_path, "--no-exams", "--steps", "5", "--json", "out.json", "train.py")
     assert under.status == 0
     assert under.out.startswith("begins\n")
     assert "unreachable" not in under.out
@@ -363,7 +365,7 @@ def test_steps_stops_the_script(tmp_path: Path, loop: str) -> None:
 
 def test_the_json_has_the_fields_of_the_contract(tmp_path: Path) -> None:
     script(tmp_path, TRAINS + "train(12)")
-    under = clew_run(tmp_path, "--quiet", "--json", "out.json", "train.py", "--flag")
+    under = warm_run(tmp_path, "--no-exams", "--quiet", "--json", "out.json", "train.py", "--flag")
     assert under.out == ""
     table = json.loads((tmp_path / "out.json").read_text())
     assert {"schema", "command", "verdict", "causes", "unknown", "clues", "next", "run"} <= set(table)
@@ -385,10 +387,10 @@ FAULTY = TRAINS.replace("        optimizer.zero_grad()\n", "")
 
 def test_fail_on_judges_the_verdict(tmp_path: Path) -> None:
     script(tmp_path, FAULTY + "train(40)")
-    assert clew_run(tmp_path, "--quiet", "--fail-on", "fault", "train.py").status == 1
-    assert clew_run(tmp_path, "--quiet", "train.py").status == 0
+    assert warm_run(tmp_path, "--no-exams", "--quiet", "--fail-on", "fault", "train.py").status == 1
+    assert warm_run(tmp_path, "--no-exams", "--quiet", "train.py").status == 0
     script(tmp_path, "import sys; sys.exit(3)", "plain.py")
-    assert clew_run(tmp_path, "--quiet", "--fail-on", "suspect", "plain.py").status == 3
+    assert warm_run(tmp_path, "--no-exams", "--quiet", "--fail-on", "suspect", "plain.py").status == 3
 
 
 def test_a_script_without_torch_leaves_it_undecided(tmp_path: Path) -> None:
@@ -414,13 +416,20 @@ registry.all_watches = lambda: ([Broken, *(kind for kind in true()[0] if kind.te
 """
 
 
+END = "train(12)\nprint(float(model.weight.detach().sum()))"
+
+
+@pytest.fixture(scope="module")
+def unobserved(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    folder = tmp_path_factory.mktemp("unobserved")
+    return bare(folder, script(folder, TRAINS + END))
+
+
 @pytest.mark.parametrize("method", ["__init__", "before_step", "module", "judged", "read"])
-def test_an_instrument_that_fails_is_named_and_the_run_goes_on(tmp_path: Path, method: str) -> None:
-    end = "train(12)\nprint(float(model.weight.detach().sum()))"
-    script(tmp_path, TRAINS + end, "plain.py")
-    script(tmp_path, BREAKS.replace("{method}", method) + TRAINS + end)
+def test_an_instrument_that_fails_is_named_and_the_run_goes_on(tmp_path: Path, unobserved: Ran, method: str) -> None:
+    script(tmp_path, BREAKS.replace("{method}", method) + TRAINS + END)
     under = clew_run(tmp_path, "--quiet", "--json", "out.json", "train.py")
-    assert under == bare(tmp_path, "plain.py")
+    assert under == unobserved
     table = json.loads((tmp_path / "out.json").read_text())
     assert table["run"]["steps"] == 12
     (clue,) = [clue for clue in table["clues"] if clue["test"] == "event_order"]

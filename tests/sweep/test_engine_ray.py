@@ -11,6 +11,9 @@ import pytest
 from clew.archive import runs
 from conftest import Clew
 
+WITH_RAY = pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'clew[ray]'"
+)
 PLAN = """
 name = "lr"
 command = "{python} train.py --lr {{lr}} --seed {{seed}}"
@@ -53,6 +56,8 @@ def test_without_ray_it_is_said_what_to_install(clew: Clew, tmp_path: Path, monk
         (["--engine", "ray", "--gpus", "0"], "--gpus-per-run"),
         (["--address", "x:1"], "--engine ray"),
         (["--engine", "ray", "--jobs", "0"], "--jobs"),
+        pytest.param(["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers", marks=WITH_RAY),
+        pytest.param(["--engine", "ray", "--address", "here:port"], "HOST:PORT", marks=WITH_RAY),
         (["--engine", "ray", "--gpus-per-run", "-1"], "below zero"),
     ],
 )
@@ -63,7 +68,7 @@ def test_options_that_do_not_go_together(clew: Clew, tmp_path: Path, words: list
     assert expected in said.err
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed: pip install 'clew[ray]'")
+@WITH_RAY
 def test_a_killed_worker_costs_its_run_and_that_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "helper.py").write_text("def value(lr, seed):\n    return lr + seed\n")

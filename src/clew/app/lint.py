@@ -73,9 +73,8 @@ def known(codes: tuple[str, ...]) -> None:
     names = [rule.name for rule in rules.values()]
     for code in codes:
         if code not in names and not any(rule.startswith(code) for rule in (*rules, "CLW001")):
-            raise ClewError(
-                f"there is no rule {code!r} among those of clew lint --rules{did_you_mean(code, [*rules, *names])}"
-            )
+            close = did_you_mean(code, [*rules, *names]) or "."
+            raise ClewError(f"there is no rule {code!r} among those of clew lint --rules{close}")
 
 
 class Mended(NamedTuple):

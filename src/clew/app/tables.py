@@ -10,22 +10,25 @@ from clew.records.clue import Clue
 from clew.report.run_page import DataFile
 
 BUDGET = 10.0
-"""Seconds after which no further check is begun; the process is ended after twice as many."""
+"""Seconds of computing after which no further check is begun; by the clock the process has thrice as many."""
 ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".conll", ".npy", ".npz", ".parquet", ".bin", ".data")
 
 
 def look_into(held: Run, files: tuple[DataFile, ...]) -> list[Clue]:
-    """What the files show; nothing when none of them is a table, or when clew's own process fails."""
+    """What the files show; nothing when none of them is a table. What went wrong is kept as a trouble of the run."""
     if not any(item.path.lower().endswith(ENDINGS) and not item.written for item in files):
         return []
     words = [sys.executable, "-m", "clew.data.worker", os.path.abspath(held.folder), repr(BUDGET)]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=2 * BUDGET, check=False)
-        said = done.stdout
+        done = subprocess.run(words, capture_output=True, text=True, timeout=3 * BUDGET, check=False)
+        said, wrong = done.stdout, done.stderr if done.returncode else ""
     except subprocess.TimeoutExpired as late:
-        said = late.stdout.decode(errors="replace") if late.stdout else ""
-    except OSError:
-        return []
+        said, wrong = late.stdout.decode(errors="replace") if late.stdout else "", "it took too long"
+    except OSError as error:
+        said, wrong = "", str(error)
+    if wrong:
+        with open(os.path.join(held.folder, "trouble-tables"), "w", encoding="utf-8", errors="replace") as file:
+            file.write(f"the look into the data files ended early: {wrong.strip().splitlines()[-1]}\n")
     return _clues(said)
 
 

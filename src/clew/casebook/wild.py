@@ -19,11 +19,12 @@ from clew.errors import ClewError, did_you_mean
 TABLE = os.path.join(HERE, "wild.toml")
 KEPT = ".clew-wild"
 DATA = "{data}"
-KEYS = {"id", "repository", "folder", "command", "steps", "domain", "path", "environment", "said", "named"}
+KEYS = {"id", "repository", "folder", "command", "steps", "domain", "path", "environment", "needs", "said", "named"}
 
 
 class Script(NamedTuple):
-    """One script. `said`, `named`, `on`: verdict, findings and date of the last run that somebody looked at."""
+    """One script. `said`, `named`, `on`: verdict and findings of the last run that somebody looked at, with its date
+    and the version of clew."""
 
     id: str
     repository: str
@@ -34,6 +35,7 @@ class Script(NamedTuple):
     domain: str
     path: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
+    needs: str
     said: str
     named: tuple[str, ...]
     on: str
@@ -70,9 +72,10 @@ def scripts(path: str = TABLE) -> list[Script]:
                 row.get("domain", "general"),
                 tuple(row.get("path", ())),
                 tuple(sorted(row.get("environment", {}).items())),
+                row.get("needs", ""),
                 row["said"],
                 tuple(row.get("named", ())),
-                table["on"],
+                f"{table['on']}, clew {table['version']}",
             )
         )
     return found
@@ -203,14 +206,15 @@ def table(found: Found) -> str:
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     run = [outcome.verdict for _, outcome in found if outcome and outcome.verdict]
     said = [script.said for script, _ in found]
-    lines += ["", summary(said, f"on {found[0][0].on}") if found else "Nothing of the list fits."]
+    lines += ["", summary(said, f"({found[0][0].on})") if found else "Nothing of the list fits."]
     lines += [summary(run, "now")] if any(outcome for _, outcome in found) else []
     return "\n".join(lines)
 
 
 def summary(verdicts: list[str], when: str) -> str:
     alarms = sum(word in ("fault", "suspect") for word in verdicts)
-    return f"{len(verdicts)} scripts run {when}, an alarm on {alarms} of them."
+    count = len(verdicts)
+    return f"{count} script{'s' * (count != 1)} run {when}, an alarm on {alarms} of them."
 
 
 def to_json(found: Found) -> dict[str, Any]:

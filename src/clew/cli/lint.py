@@ -38,7 +38,7 @@ def act(options: Namespace) -> int:
     if options.rules or options.explain:
         return tell(options.explain)
     if options.format not in FORMATS:
-        close = did_you_mean(options.format, FORMATS)
+        close = did_you_mean(options.format, FORMATS) or "."
         raise ClewError(f"there is no format {options.format!r} among {', '.join(FORMATS)}{close}")
     if options.jobs < 0:
         raise ClewError(f"--jobs takes a number of processes, not {options.jobs}.")
@@ -142,9 +142,8 @@ def tell(code: str | None) -> int:
         named = {rule.name: rule for rule in rules.values()}
         found = rules.get(code.upper()) or named.get(code)
         if found is None:
-            raise ClewError(
-                f"there is no rule {code!r} among those of clew lint --rules{did_you_mean(code, [*rules, *named])}"
-            )
+            close = did_you_mean(code, [*rules, *named]) or "."
+            raise ClewError(f"there is no rule {code!r} among those of clew lint --rules{close}")
         explained(found, made)
     show(made)
     return 0

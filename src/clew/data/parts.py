@@ -20,7 +20,7 @@ LABEL_WORDS = frozenset(
     "y label labels lbl target targets truth groundtruth class classes mask masks answer answers tag tags".split()
 )
 USUAL = frozenset(
-    "category outcome response intent sentiment rating ratings stars score price species diagnosis churn churned "
+    "category topic outcome response intent sentiment rating ratings stars score price species diagnosis churn churned "
     "survived default quality sales demand consumption medv charges income status toxic spam completion".split()
 )
 """Names that a target often has, and an input sometimes."""
@@ -148,6 +148,8 @@ def target_scores(part: Part, sources: Sequence[str]) -> dict[str, float]:
         score -= 3.0 * bool(set(held) & {"id", "split", "index", "weight"})
         score += min(4.0, 2.0 * used[column.name])
         score += 1.0 * (index == len(able) - 1) + 0.2 * (index == 0)
+        if column.kind == "category" and [held.kind for held in able if held is not column] == ["text"]:
+            score += SURE  # a text and a name beside it
         if column.kind in ("text", "array") and score < SURE:
             continue
         scores[column.name] = score

@@ -39,7 +39,9 @@ def read(path: str, shown: str) -> Table:
         raise Unread("it is too large to be read in passing")
     try:
         table = _by_ending(path, shown, ending)
-    except (OSError, ValueError, KeyError, ArithmeticError, RecursionError, UnicodeError) as error:
+    except Unread:
+        raise
+    except Exception as error:  # libraries raise whatever they like over a damaged file
         raise Unread(f"it cannot be read: {type(error).__name__}") from error
     if table.rows < FEWEST or not table.columns:
         raise Unread(f"{table.rows} rows are too few to say anything")

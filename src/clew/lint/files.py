@@ -104,7 +104,7 @@ def from_toml(path: str) -> Settings:
     known = ("select", "ignore", "exclude", "per-file-ignores", "confidence")
     for key in table:
         if key not in known:
-            raise ClewError(f"{path}: [tool.clew.lint] has no setting {key!r}{did_you_mean(key, known)}.")
+            raise ClewError(f"{path}: [tool.clew.lint] has no setting {key!r}{did_you_mean(key, known) or '.'}")
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
         raise ClewError(f"{path}: per-file-ignores must be a table of patterns and lists of codes.")
@@ -126,5 +126,6 @@ def words(table: dict[str, Any], key: str, path: str) -> tuple[str, ...]:
 
 def level(word: str) -> str:
     if word not in CONFIDENCES:
-        raise ClewError(f"a confidence is {', '.join(CONFIDENCES)}, not {word!r}{did_you_mean(word, CONFIDENCES)}.")
+        close = did_you_mean(word, CONFIDENCES) or "."
+        raise ClewError(f"a confidence is {', '.join(CONFIDENCES)}, not {word!r}{close}")
     return word

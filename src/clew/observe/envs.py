@@ -29,6 +29,8 @@ DENSE = 5_000
 """Environment steps that are all looked at. Later ones are only counted, except while the learner is sampled."""
 COLUMNS = 4096
 TRIES = 3
+UNKNOWN = -(10**12)
+"""Length so far of an episode whose beginning was not seen."""
 BASES = (
     ("gymnasium.core", "Env"),
     ("gymnasium.vector.vector_env", "VectorEnv"),
@@ -92,8 +94,11 @@ class Experience:
         self.by_number: dict[tuple[int, int], Transition] = {}
         self.lengths: set[int] = set()  # of ended episodes, the first few different ones
         self.terminated = self.truncated = 0
+        self.flagged = False  # an environment said of an end that it was no mere limit
         self.width = 0  # values in one observation
         self.given: tuple[list[int], int] | None = None  # rows and width of what a network saw last
+        self.asked: Any = None  # the last call of a network since the last step
+        self.choices: Any = None  # who chose the actions, where a study follows that
         self.place: Any = None
         self.followed: set[tuple[type, str]] = set()
 
@@ -141,7 +146,7 @@ class Experience:
             self.place = users_place(3)
         held = self.sides.get(env)
         if held is None or len(held.keys) != lanes:
-            held = self._side(None, [None] * lanes, [False] * lanes, [0] * lanes)
+            held = self._side(None, [None] * lanes, [False] * lanes, [UNKNOWN] * lanes)
         keys, width = keys_of(told.observation, lanes)
         self.width = width or self.width
         seen: list[int | None] = [None] * lanes
@@ -149,6 +154,7 @@ class Experience:
             seen = list(self.given[0])
         self.given = None
         actions = actions_of(action, lanes)
+        self._chosen(env, held, actions)
         again = restarts_at_next_step(env) and lanes == len(held.keys)
         for lane in range(lanes):
             self._keep(env, held, lane, again, keys[lane], seen[lane], actions[lane], told)
@@ -156,6 +162,13 @@ class Experience:
         lengths = [0 if end else length + 1 for end, length in zip(ends, held.lengths, strict=True)]
         following = keys if restarts_at_once(env) else [None if e else k for e, k in zip(ends, keys, strict=True)]
         self.sides[env] = Side(held.first_lane, following, ends, lengths, held.steps + 1)
+
+    def _chosen(self, env: Any, held: Side, actions: list[int | None]) -> None:
+        recorder, asked = self.recorder(), self.asked
+        self.asked = None
+        if recorder is not None and recorder.sampled and self.choices is not None:
+            self.choices.note(id(env), recorder.step, held.keys, actions, asked)
+            self.choices.look_for_rates()
 
     def _keep(
         self,
@@ -172,7 +185,8 @@ class Experience:
         if terminated or truncated:
             self.terminated += terminated
             self.truncated += truncated
-            if len(self.lengths) < 64:
+            self.flagged = self.flagged or (terminated and told.flagged)
+            if len(self.lengths) < 64 and held.lengths[lane] >= 0:
                 self.lengths.add(held.lengths[lane] + 1)
             if restarts_at_once(env):
                 key = final_key(told.info, lane)
@@ -253,6 +267,8 @@ def as_array(value: Any) -> np.ndarray[Any, Any] | None:
 
 
 def actions_of(action: Any, lanes: int) -> list[int | None]:
+    if lanes == 1 and type(action) is int:
+        return [action]
     array = as_array(action)
     if array is None or array.size != lanes or array.dtype.kind not in "iu":
         return [None] * lanes

@@ -21,8 +21,8 @@ from clew.records.place import Place
 MOST = 500
 OF_ONE_KIND = 100  # so that a folder of images leaves room for the rest
 ENDINGS = frozenset(
-    ".npy .npz .pt .pth .pkl .pickle .joblib .parquet .feather .arrow .h5 .hdf5 .csv .tsv .json .jsonl .txt .mat .bin "
-    ".safetensors .png .jpg .jpeg .wav .gz .zip .xlsx .db .toml .yaml .yml .ini .cfg".split()
+    ".npy .npz .pt .pth .pkl .pickle .joblib .parquet .feather .arrow .h5 .hdf5 .csv .tsv .json .jsonl .ndjson .txt "
+    ".conll .data .mat .bin .safetensors .png .jpg .jpeg .wav .gz .zip .xlsx .db .toml .yaml .yml .ini .cfg".split()
 )
 
 

@@ -58,13 +58,14 @@ def connect(options: Options) -> tuple[Any, bool]:
 
     if find_spec("ray") is None:
         raise ClewError("--engine ray needs Ray: pip install 'clew[ray]'")
+    where = options.address or os.environ.get("RAY_ADDRESS") or "local"
+    _reach(where)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     import ray
 
     if ray.is_initialized():
         return ray, False
-    where = options.address or os.environ.get("RAY_ADDRESS") or "local"
     words: dict[str, Any] = {"address": where, "logging_level": "ERROR", "log_to_driver": False}
     if where == "local":
         words |= {"include_dashboard": False} | ({"num_cpus": options.jobs} if options.jobs else {})
@@ -74,6 +75,21 @@ def connect(options: Options) -> tuple[Any, bool]:
         why = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
         raise ClewError(f"no Ray cluster answers at {where}: {why}.") from error
     return ray, True
+
+
+def _reach(where: str) -> None:
+    """Ray itself tries for minutes before it says that nobody answers."""
+    import socket
+
+    host, sign, port = where.removeprefix("ray://").rpartition(":")
+    if where in ("local", "auto") or not sign:
+        return
+    if not port.isdigit():
+        raise ClewError(f"--address takes HOST:PORT, not {where!r}.")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise ClewError(f"no Ray cluster answers at {where}: {error.strerror or error}.") from error
 
 
 def places(ray: Any, options: Options) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from clew.records.trace import Series
 
 NEAR_PERFECT = 0.99
+AT_CHANCE = 0.05
 
 
 class Metric(NamedTuple):
@@ -112,12 +113,14 @@ def metric_at_chance(metric: Metric, chance: float | None, constant: float | Non
     guessed = known is None
     if known is None:
         known = _uniform(chance) if metric.word in ACCURACY else None
+    late = metric.curve.values[-max(3, len(metric.curve.values) // 3) :]
+    if known is None and smooth.median(late) < AT_CHANCE * metric.best:
+        known = 0.0  # whatever a constant answer scores, it is not less than nothing
     if known is None:
         return Unclear(f"what a constant answer scores in {metric.name} is not known")
     floor = known * metric.best if known <= 1 else known
     if not floor < metric.best:
         return Unclear("a constant answer is already perfect")
-    late = metric.curve.values[-max(3, len(metric.curve.values) // 3) :]
     gain = (smooth.median(late) - floor) / (metric.best - floor)
     if guessed and 0.05 <= gain < 0.5:
         return Unclear("better than guessing evenly, which a constant answer is too when one class is frequent")

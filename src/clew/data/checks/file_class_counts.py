@@ -17,7 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from clew.data.fit import classes_of
-from clew.data.model import HELD, Column, Family, Found, Look, place
+from clew.data.model import HELD, Column, Family, Found, Look, Part, place
 from clew.data.parts import FILE, split_of
 from clew.records.clue import Saw, Unclear
 
@@ -49,7 +49,7 @@ def _counted(family: Family) -> Iterator[Found]:
     if lost:
         name, share, there = lost
         says = (
-            f"{_what(column, name)} is {100 * share:.1f} % of the training rows in {column.file} "
+            f"{column.name} {name} is {100 * share:.1f} % of the training rows in {column.file} "
             f"({train[name]} of {total}) and {100 * there:.0f} % of the rows held out."
         )
         yield Found(Saw("lost", share=share, held_out=there, label=name).at(place(part, column)).saying(says), 3)
@@ -57,13 +57,20 @@ def _counted(family: Family) -> Iterator[Found]:
     name, count = min(train.items(), key=lambda pair: pair[1])
     often, most = max(train.items(), key=lambda pair: pair[1])
     figures = Saw("rare" if most >= RARE * count or most > 0.9 * total else "even", largest=most / total, least=count)
-    says = f"{_what(column, often)} has {most} of {total} rows in {column.file}, {name} has {count}."
-    weight = 1.0 if most >= RARE * count or most > 0.9 * total else 0.6
-    yield Found(figures.at(place(part, column)).saying(says), weight)
+    weight = 1.0 if figures.outcome == "rare" else 0.6
+    if column.name == FILE:
+        ends = [(_part_of(family, key), key) for key in (often, name)]
+        says = f"{ends[0][0].file} has {most} of {total} rows, {ends[1][0].file} has {count}."
+        where = [place(held, held.columns[0]) for held, _ in ends]
+    else:
+        says = f"{column.name} {often} has {most} of {total} rows in {column.file}, {name} has {count}."
+        where = [place(part, column)]
+    yield Found(figures.at(*where).saying(says), weight)
 
 
-def _what(column: Column, name: str) -> str:
-    return f"File {name}" if column.name == FILE else f"{column.name} {name}"
+def _part_of(family: Family, name: str) -> Part:
+    """The file that holds a class, where each file is one."""
+    return next(part for part in family.parts if part.columns[-1].values[0] == name)
 
 
 def _counts(family: Family) -> tuple[Counter[str], Counter[str], Column | None]:

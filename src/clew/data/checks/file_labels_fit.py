@@ -21,6 +21,7 @@ from clew.data.fit import MOST_ROWS, SHIFTS, Fit, fit, fit_from, inputs, target,
 from clew.data.model import HELD, Array, Column, Family, Found, Look, Part, counted, place, sentence, spoken
 from clew.data.parts import FILE
 from clew.data.segments import Stretch, highest
+from clew.data.swapped import swapped
 from clew.records.clue import Saw, Unclear
 
 FEWEST = 30
@@ -62,10 +63,25 @@ def judged(family: Family) -> Found:
         x = inputs(group, rows)
         if x is not None:
             told.append((file, fit(x, y, [part.rows for part in family.parts])))
-            by_held = _by_held(family, aim, x, y)
+            by_held = _crosswise(family, x) if aim.name == FILE else _by_held(family, aim, x, y)
             if by_held is not None and slid(family, aim, told[-1][1]) is None:
                 return by_held
     return _judge(family, aim, told)
+
+
+def _crosswise(family: Family, x: Array) -> Found | None:
+    swap = swapped(family, x)
+    if swap is None:
+        return None
+    column = swap.part.columns[0]
+    says = (
+        f"{sentence(spoken(swap.part, column, swap.first, swap.last))} look like those of {swap.other.file}, and the "
+        f"other way round: told apart crosswise they agree with {swap.told:.2f} of 1, as they stand with "
+        f"{swap.as_it_is:.2f}."
+    )
+    answer = Saw("chance_in_part", rows=swap.last - swap.first + 1, told=swap.as_it_is, elsewhere=swap.told)
+    where = place(swap.part, column, swap.first, swap.last), place(swap.other, swap.other.columns[0])
+    return Found(answer.at(*where).saying(says), 3)
 
 
 def _by_held(family: Family, aim: Column, x: Array, y: Array) -> Found | None:
@@ -170,14 +186,14 @@ def slid(family: Family, aim: Column, fitted: Fit) -> Found | None:
     _, shift, stripe = best
     column = stripe.part.column(aim.name) or aim
     count = f"{counted(abs(shift))} {'further down' if shift > 0 else 'further up'}"
+    there, here = float(fitted.score[shift][stripe.chosen].mean()), float(now[stripe.chosen].mean())
     says = (
-        f"In {spoken(stripe.part, column, stripe.first, stripe.last)} the {column.title} that belongs to a row stands "
-        f"{count}: the other columns tell it there with {fitted.score[shift][stripe.chosen].mean():.2f} of 1, and "
-        f"where it stands with {now[stripe.chosen].mean():.2f}."
+        f"In {spoken(stripe.part, column, stripe.first, stripe.last)} the value of {column.title} that belongs to a "
+        f"row stands {count}: other columns tell it there with {there:.2f} of 1, and in its row with {here:.2f}."
     )
     where = [place(stripe.part, column, stripe.first, stripe.last)]
     where += [place(part, part.column(aim.name) or aim) for part in _slid_too(family, fitted, shift, stripe.part)]
-    answer = Saw("slid", rows=stripe.rows, shift=shift, told=float(fitted.score[shift][stripe.chosen].mean()))
+    answer = Saw("slid", rows=stripe.rows, shift=shift, told=there)
     return Found(answer.at(*where).saying(says), 4)
 
 

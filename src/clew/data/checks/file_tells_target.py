@@ -66,7 +66,7 @@ def _told(family: Family) -> Iterator[Found]:
     column = part.column(source)
     assert column is not None
     what = column.title if name == source else f"the {name.partition(': ')[2]} of {column.title}"
-    says = f"{sentence(what)} alone tells {family.target} with {scores[name]:.3f} of 1"
+    says = f"{sentence(what)} of {column.file} alone tells {family.target} with {scores[name]:.3f} of 1"
     says += f"; all other columns together tell it with {rest:.2f}." if rest is not None else "."
     where = [place(each, each.column(source) or column) for each in family.parts]
     outcome = "told" if source in family.used or column.kind == "text" else "may_tell"

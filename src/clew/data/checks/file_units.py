@@ -118,11 +118,36 @@ def _column(family: Family, name: str) -> Iterator[Found]:
         if others:
             rest = joined([samples[at] for at in others])
             change = changed(samples[index], rest, 2.0 if part.role == HELD else LEAST_FACTOR)
+            turned = change is None and _turned(part.column(name), [family.parts[at].column(name) for at in others])
+            if turned:
+                yield _found(family, part, name, None, "red for blue: its channels are in the opposite order")
+                continue
             if change is not None and not _all_change(family, name, index, others):
                 yield _found(family, part, name, None, change.says)
                 continue
         if part.role != HELD or not others:
             yield from _stretch(family, part, name, samples[index])
+
+
+def _turned(own: Column | None, others: list[Column | None]) -> bool:
+    """Whether images agree with the others once their three channels are taken in the opposite order."""
+    held = [channels(column) for column in (own, *others)]
+    if any(found is None for found in held):
+        return False
+    mine, theirs = held[0], np.concatenate([found for found in held[1:] if found is not None])
+    if mine is None or len(mine) < FEWEST:
+        return False
+    as_it_is = max(distance(mine[:, at], theirs[:, at]) for at in range(3))
+    turned = max(distance(mine[:, 2 - at], theirs[:, at]) for at in range(3))
+    return as_it_is > APART and turned < ALIKE + 0.5 * by_chance(len(mine), len(theirs))
+
+
+def channels(column: Column | None) -> Array | None:
+    """The mean of each of three channels, by row; None for anything but images in colour."""
+    if column is None or column.kind != "array" or column.values.ndim != 4:
+        return None
+    axes = [axis for axis in (1, 3) if column.values.shape[axis] == 3]
+    return column.values.mean(tuple({1, 2, 3} - {axes[0]})) if len(axes) == 1 else None
 
 
 def joined(samples: list[Sample]) -> Sample:

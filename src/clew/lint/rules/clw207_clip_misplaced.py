@@ -19,7 +19,7 @@ from clew.lint.training import Event, alike, here, training
     "clip-misplaced",
     "train.clip_misplaced",
     "certain",
-    "clip_grad_norm_ clip_grad_value_ clip_grad_norm clip_gradients",
+    "clip_grad_norm_ clip_grad_value_ clip_grad_norm clip_gradients backward",
 )
 def check(script: Script) -> Iterator[Hit]:
     program = training(script)

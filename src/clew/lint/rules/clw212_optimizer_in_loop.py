@@ -42,6 +42,22 @@ def check(script: Script) -> Iterator[Hit]:
             )
 
     yield from by_helper(script, loops, inner)
+    yield from each_step(script)
+
+
+def each_step(script: Script) -> Iterator[Hit]:
+    """A function that makes an optimiser, takes one step with it, and is called for every batch."""
+    for call, dotted in script.calls_to("torch.optim.", *OPTIMIZERS):
+        scope = script.scope(call)
+        model = owner(script.arg(call, 0, "params"), script)
+        if scope.kind != "function" or scope.loops or model.split(".")[0] not in scope.params:
+            continue
+        kinds = {event.kind for event in training(script).events(scope)}
+        calls = script.project.callers(scope)
+        looped = [where for _, where in calls if where.block.loops()]
+        if {"backward", "step"} <= kinds and calls and len(looped) == len(calls) and not script.tests:
+            name = dotted.rsplit(".", 1)[-1]
+            yield Hit(call, f"{name} is made anew for every step and forgets its state.", "likely")
 
 
 def by_helper(script: Script, loops: dict[Block, Loop], inner: set[Block]) -> Iterator[Hit]:

@@ -36,6 +36,9 @@ def check(script: Script) -> Iterator[Hit]:
         yield from by_helper(script, name, at, made)
     for item, value, where in script.module.subscript_sets:
         yield from late(script, item, item.value, value, where, made)
+    for call in script.calls("append", "add_module", "extend", "insert"):
+        if isinstance(call.func, ast.Attribute) and call.args:
+            yield from late(script, call, call.func.value, call.args[-1], script.where(call), made)
 
 
 def late(

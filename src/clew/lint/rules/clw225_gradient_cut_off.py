@@ -139,11 +139,13 @@ def origin(script: Script, name: str, scope: Scope) -> object:
     if rest and (first != scope.me or scope.cls is None or "." in rest):
         return None
     defs = scope.cls.attrs.get(rest, []) if rest and scope.cls is not None else scope.defs.get(name, [])
-    if len(defs) != 1 or defs[0].path:
+    if len(defs) != 1:
         return None
     if defs[0].how == "param":
         return name
     node = defs[0].value
+    for step in defs[0].path:
+        node = node.elts[step] if isinstance(node, ast.Tuple) and 0 <= step < len(node.elts) else None
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
         node = node.func.value
     at = defs[0].where.block.scope
@@ -210,13 +212,16 @@ def around(outer: Scope, scope: Scope) -> bool:
 
 
 def in_forwards(script: Script) -> Iterator[Hit]:
+    if any("PreTrained" in name or "pretrained" in name for name in script.module.names):
+        return
     for cls, forward in (
         (cls, cls.methods[name])
         for cls in script.module.classes
         for name in ("forward", "training_step")
         if name in cls.methods
     ):
-        if not forward.returns or not script.is_module(cls) or forward.yields:
+        # Cheap questions first: most classes cut nothing.
+        if not forward.returns or forward.yields or CUTTING.isdisjoint(words(cls)) or not script.is_module(cls):
             continue
         if not FREEZES.isdisjoint(words(cls)) or script.grad_off(Where(forward.body, 1 << 60)) is not None:
             continue
@@ -232,12 +237,20 @@ def in_forwards(script: Script) -> Iterator[Hit]:
             live |= found.live
             dead.update(found.dead)
         for name, cut in sorted(dead.items()):
-            known = name.removeprefix("self.") in made and not any(related(name, other) for other in live)
+            known = (
+                name.removeprefix("self.") in made
+                and cut.reason in CUTS
+                and not any(related(name, other) for other in live)
+            )
             if known and not unknown and not elsewhere(script, cls, name, forward):
                 cause = "train.no_grad_in_training" if cut.reason == "no_grad" else ""
                 if cut.node in script.module.up or cut.node in script.module.place:
                     says = f"{name} is built with fresh weights, but {WHAT[cut.reason]} keeps every gradient from it."
                     yield Hit(cut.node, says, cause=cause)
+
+
+CUTTING = frozenset("detach no_grad inference_mode data numpy item tensor from_numpy".split())
+CUTS = ("detach", "no_grad", "data", "numpy", "item", "wrapped")  # others are often meant: routing, durations
 
 
 def words(cls: Class) -> set[str]:

@@ -32,6 +32,7 @@ JUDGES = re.compile(r"eval|valid|^test|score|accuracy|metric|loss_on|predict_and
 def check(script: Script) -> Iterator[Hit]:
     yield from wrong_loader(script)
     yield from never_read(script)
+    yield from whole_trained(script)
     for node in script.module.statements.get(ast.Assign, []):
         call = node.value
         if not isinstance(call, ast.Call) or not JUDGES.search(text(call.func).rsplit(".", 1)[-1]):
@@ -71,6 +72,21 @@ def never_read(script: Script) -> Iterator[Hit]:
                 same = [call for call in twice[0] if script.scope(call) is scope]
                 if len(same) > 1:
                     yield Hit(same[-1], f"reads the training part a second time, while {name} is read by nothing.")
+
+
+def whole_trained(script: Script) -> Iterator[Hit]:
+    """train, val = random_split(ds, ...), and the training loader reads ds."""
+    for call, _ in script.calls_to("torch.utils.data.", "random_split"):
+        statement = script.statement(call)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        names = [text(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
+        whole = text(script.arg(call, 0, "dataset"))
+        train = [name for name in names if TRAIN.search(name.rsplit(".", 1)[-1])]
+        if not whole or len(train) != 1 or any(text(node) == train[0] for node in script.loads(train[0])):
+            continue
+        for made, kept in loaders(script):
+            if text(script.arg(made, 0, "dataset")) == whole and TRAIN.search(kept.rsplit(".", 1)[-1]):
+                yield Hit(made, f"reads all of {whole}, held-out rows included; {train[0]} is read by nothing.")
 
 
 def kept_in(script: Script, node: Any, call: ast.Call) -> str:

@@ -53,6 +53,17 @@ def plain(made: Def) -> bool:
 def grown(made: Def) -> Def:
     """`self.layers = layers`, as if the list stood there: its members and what was appended to it."""
     scope = made.where.block.scope
+    value = made.value
+    if (
+        made.how == "="
+        and isinstance(value, ast.Call)
+        and text(value.func) in ("list", "tuple")
+        and len(value.args) == 1
+    ):
+        given = value.args[0]  # tuple(nn.Linear(d, 1) for _ in range(n))
+        if isinstance(given, ast.GeneratorExp | ast.ListComp):
+            each = ast.ListComp(elt=given.elt, generators=given.generators)
+            return made._replace(value=ast.copy_location(each, value))
     if made.how != "=" or made.path or not isinstance(made.value, ast.Name):
         return made
     defs = scope.defs.get(made.value.id, [])
@@ -115,7 +126,7 @@ def is_layer(script: Script, node: Any) -> bool:
 
 def weighty(dotted: str) -> bool:
     last = dotted.rsplit(".", 1)[-1]
-    return last.startswith(
+    return not last.startswith("Convert") and last.startswith(
         (
             "Linear",
             "Conv",

@@ -12,7 +12,7 @@ Fix: write x = x + ..., or clone first.
 import ast
 from collections.abc import Iterator
 
-from clew.lint.flow import reaching
+from clew.lint.flow import apart, reaching
 from clew.lint.index import Scope
 from clew.lint.model import Fix
 from clew.lint.registry import rule
@@ -67,7 +67,9 @@ def changed_behind(script: Script) -> Iterator[Hit]:
                 other = made.value.id
                 for node, target, order in writes:
                     rest = {name: other, other: name}.get(target, "")
-                    if rest and made.where.order < order and held(scope, (name, other), made.where.order, order):
+                    if not rest or apart(made.where.block, script.where(node).block.chain()):
+                        continue
+                    if made.where.order < order and held(scope, (name, other), made.where.order, order):
                         later = reads(script, scope, rest)
                         if any(order < at and held(scope, (rest,), order, at) for at in later if at):
                             yield Hit(node, f"{rest} is the same tensor as {target}, and changes with it.", "likely")

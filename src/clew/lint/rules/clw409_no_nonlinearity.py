@@ -36,18 +36,19 @@ def check(script: Script) -> Iterator[Hit]:
 
 def in_loops(script: Script) -> Iterator[Hit]:
     """layers.append(nn.Linear(a, b)) in a loop that appends nothing else, and Sequential(*layers)."""
-    for scope in script.module.scopes:
+    spreads = {
+        text(arg.value)
+        for call, _ in script.calls_to("torch.nn.", "Sequential")
+        for arg in call.args
+        if isinstance(arg, ast.Starred)
+    }
+    for scope in script.module.scopes if spreads else ():
         for block in scope.loops:
             added = [pair for pair in additions(script, scope) if block in script.where(pair[0]).block.chain()]
             if len(added) != 1 or len(added[0][2]) != 1 or not linear(script, added[0][2][0]):
                 continue
             name, layer = added[0][1], added[0][2][0]
-            spread = any(
-                isinstance(arg, ast.Starred) and text(arg.value) == name
-                for call, _ in script.calls_to("torch.nn.", "Sequential")
-                for arg in call.args
-            )
-            if spread and isinstance(block.node, ast.For):
+            if name in spreads and isinstance(block.node, ast.For):
                 yield Hit(layer, "is all that the loop adds: linear layers in a row are one linear map.", "likely")
 
 

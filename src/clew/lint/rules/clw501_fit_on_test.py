@@ -43,6 +43,10 @@ def by_helper(script: Script) -> Iterator[Hit]:
     """prepare(X_train) and prepare(X_test), where prepare makes a scaler of its own and fits it on what it is given."""
     for statement in script.module.statements.get(ast.Assign, []):
         where = script.where(statement)
+        if not isinstance(statement.value, ast.Call) or not any(
+            HELD_OUT.search(base_name(arg)) for arg in statement.value.args
+        ):
+            continue
         for outer, func, inner in helped(script, statement.value, where):
             if not isinstance(inner.func, ast.Attribute) or inner.func.attr not in ("fit_transform", "fit"):
                 continue

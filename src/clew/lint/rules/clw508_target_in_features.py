@@ -47,6 +47,11 @@ def check(script: Script) -> Iterator[Hit]:
             if columns is not None and name not in columns and not removed(script, frame, name, at):
                 seen.add(at)
                 yield Hit(at, f"{frame}[{name!r}] is the target and stays among the features: it is not dropped here.")
+        elif listed(scope, features, frame, name, script):
+            seen.add(features)
+            yield Hit(
+                features, f"all columns but a few are features, and {frame}[{name!r}], the target, is among them."
+            )
         elif held == frame and node not in seen and not removed(script, frame, name):
             seen.add(node)
             yield Hit(
@@ -92,6 +97,22 @@ def dropped(scope: Scope, node: ast.AST, at: ast.AST, script: Script) -> tuple[s
         base = inner.func.value
         return (base.id if isinstance(base, ast.Name) else ""), inner
     return "", node
+
+
+def listed(scope: Scope, node: ast.AST, frame: str, name: str, script: Script) -> bool:
+    """df[[c for c in df.columns if c != "id"]], where the target is not among what is left out."""
+    if not isinstance(node, ast.Subscript) or text(node.value) != frame:
+        return False
+    made = script.defs(node.slice.id, scope) if isinstance(node.slice, ast.Name) else []
+    each = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else node.slice
+    if not isinstance(each, ast.ListComp) or not ast.unparse(each.generators[0].iter).startswith(f"{frame}.columns"):
+        return False
+    tests = each.generators[0].ifs
+    words = [
+        script.constant(part) for test in tests for part in ast.walk(test) if isinstance(part, ast.Constant | ast.Name)
+    ]
+    plain = all(isinstance(test, ast.Compare) for test in tests)
+    return bool(tests) and plain and name not in words and text(each.elt) == text(each.generators[0].target)
 
 
 def columns_of(script: Script, node: ast.AST) -> set[str] | None:

@@ -99,7 +99,10 @@ def shuffled_twice(script: Script) -> Iterator[Hit]:
         calls = [
             call
             for call in scope.calls
-            if isinstance(call.func, ast.Attribute) and script.dotted(call.func) in SHUFFLES and call.args
+            if isinstance(call.func, ast.Attribute)
+            and call.func.attr == "shuffle"
+            and call.args
+            and script.dotted(call.func) in SHUFFLES
         ]
         calls.sort(key=lambda call: call.lineno)
         names = [text(call.args[0]) for call in calls]

@@ -42,7 +42,7 @@ def goes_plain(script: Script, name: str, split: Split) -> bool:
         above = script.parent(node)
         if not isinstance(above, ast.Attribute) or above.attr not in ("fit", "fit_transform", "mean_", "scale_"):
             call = script.parent(above) if isinstance(above, ast.Attribute) and above.attr == "transform" else None
-            if not isinstance(call, ast.Call) or roots(call)[-1:] != [split.made[0]]:
+            if not isinstance(call, ast.Call) or not call.args or roots(call.args[0])[:1] != [split.made[0]]:
                 return False
     scope = split.where.block.scope
     return any(script.scope(node) is scope for node in script.loads(split.made[1]) if isinstance(node, ast.Name))

@@ -11,7 +11,9 @@ Fix: torch.sqrt(x + eps).
 import ast
 from collections.abc import Iterator
 
+from clew.lint.data import helper
 from clew.lint.gradient import ends
+from clew.lint.index import Scope
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
@@ -62,9 +64,23 @@ def squares(node: object, name: str) -> bool:
 def reaches_loss(script: Script, call: ast.Call) -> bool:
     """Whether the root is what backward is called on, directly or by name."""
     statement = script.statement(call)
+    if isinstance(statement, ast.Return) and called_for_loss(script, script.scope(call)):
+        return True
     targets = {target.id for target in getattr(statement, "targets", []) if isinstance(target, ast.Name)}
     return any(
         call in set(ast.walk(end.node))
         or (isinstance(end.node, ast.Name) and end.node.id in targets and end.where.block.scope is script.scope(call))
         for end in ends(script)
     )
+
+
+def called_for_loss(script: Script, scope: Scope) -> bool:
+    """Whether backward is called on what a function returns, at once or by name."""
+    for end in ends(script):
+        node = end.node
+        if isinstance(node, ast.Name):
+            defs = end.where.block.scope.defs.get(node.id, [])
+            node = defs[-1].value if defs and defs[-1].how == "=" and not defs[-1].path else node
+        if helper(script, node, end.where) is scope:
+            return True
+    return False

@@ -18,7 +18,7 @@ from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
 SMALL = re.compile(r"max|cos|tanh|sim|norm|logsumexp|clamp|sigmoid|clip|log[(_]|log$|dist")
-EXPS = ("torch.exp", "jax.numpy.exp")
+EXPS = ("torch.exp", "jax.numpy.exp", "numpy.exp")
 
 
 @rule("CLW605", "handwritten-softmax", "num.overflow", "likely", "exp")
@@ -27,7 +27,8 @@ def check(script: Script) -> Iterator[Hit]:
         if isinstance(node.op, ast.Div):
             top, summed = exponential(script, node.left), sum_of(script, node.right)
             if top is not None and summed is not None and same(top, summed) and not bounded(script, top):
-                yield Hit(node, "is a softmax by hand: without taking off the maximum, exp overflows.")
+                sure = "look" if script.dotted(top.func) == "numpy.exp" else ""
+                yield Hit(node, "is a softmax by hand: without taking off the maximum, exp overflows.", sure)
     for call in script.calls("log"):
         operand = script.operand(call) if not script.dotted(call.func).startswith("jax") else script.arg(call, 0)
         inner = (

@@ -78,8 +78,18 @@ def discounted(node: ast.BinOp) -> bool:
 def unread(script: Script, scope: Scope) -> bool:
     """Whether the function is handed a flag of the episode's end, among what it unpacks, and never reads it."""
     for name, defs in scope.defs.items():
-        if DONE.search(name) and all(made.how == "=" and made.path for made in defs):
-            return not any(script.scope(node) is scope for node in script.loads(name) if isinstance(node, ast.Name))
+        if DONE.search(name) and all((made.how == "=" and made.path) or made.how == "param" for made in defs):
+            return not any(
+                within(script.scope(node), scope) for node in script.loads(name) if isinstance(node, ast.Name)
+            )
+    return False
+
+
+def within(scope: Scope | None, outer: Scope) -> bool:
+    while scope is not None:
+        if scope is outer:
+            return True
+        scope = scope.parent
     return False
 
 

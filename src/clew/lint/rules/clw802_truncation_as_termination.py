@@ -11,14 +11,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from clew.lint.index import Def
+from clew.lint.index import Def, Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
 STORES = re.compile(
     r"(^|_)(add|append|push|store|remember|insert|put|save|cache|record)(_|$)|store_transition|memory$", re.I
 )
-MEMORY = re.compile(r"buffer|memory|replay|transition|storage|traject|rollout|experience|^rb$|^mem$", re.I)
+MEMORY = re.compile(r"buffer|memory|replay|transition|storage|traject|rollout|experience|^rb$|^mem$|^buf$", re.I)
 
 
 @rule("CLW802", "truncation-as-termination", "rl.truncation_as_terminal", "likely", "step")
@@ -41,18 +41,42 @@ def check(script: Script) -> Iterator[Hit]:
                     )
                     break
 
+        yield from at_once(scope)
+
+
+def at_once(scope: Scope) -> Iterator[Hit]:
+    """buffer.add(obs, action, reward, next_obs, terminated or truncated)"""
+    for call in scope.calls:
+        stores = isinstance(call.func, ast.Attribute) and STORES.search(call.func.attr)
+        if not stores or not MEMORY.search(text(call.func.value).rsplit(".", 1)[-1]):  # type: ignore[attr-defined]
+            continue
+        for arg in call.args:
+            if isinstance(arg, ast.BoolOp | ast.BinOp | ast.Call) and either(arg) and flags(arg):
+                yield Hit(
+                    call, "stores a flag that is also true when only the clock ran out: such a state has a future."
+                )
+                break
+
+
+def flags(node: ast.AST) -> bool:
+    said = ast.unparse(node).lower()
+    return "trunc" in said and "term" in said
+
+
+def either(value: ast.AST) -> bool:
+    return (
+        (isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or))
+        or (isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr))
+        or (isinstance(value, ast.Call) and text(value.func).endswith("logical_or"))
+    )
+
 
 def merged(made: Def) -> bool:
     """terminated or truncated, in any spelling."""
     value = made.value
     if made.how != "=" or not isinstance(value, ast.BoolOp | ast.BinOp | ast.Call):
         return False
-    either = (
-        (isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or))
-        or (isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr))
-        or (isinstance(value, ast.Call) and text(value.func).endswith("logical_or"))
-    )
-    if not either:
+    if not either(value):
         return False
     said = ast.unparse(value)
     if "truncat" in said and "terminat" in said:

@@ -28,14 +28,15 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         scope = script.scope(loss.node)
         defs = scope.defs.get(loss.target.id, [])
-        if len(defs) == 1 and bootstraps(script, defs[0]):
+        judged = {text(part.func) for part in ast.walk(loss.prediction or loss.node) if isinstance(part, ast.Call)}
+        if len(defs) == 1 and bootstraps(script, defs[0], judged - {""}):
             yield Hit(
                 loss.target,
                 f"{loss.target.id} is computed by the network that is trained and keeps its gradient: detach it.",
             )
 
 
-def bootstraps(script: Script, made: Def) -> bool:
+def bootstraps(script: Script, made: Def, judged: set[str]) -> bool:
     value = made.value
     if (
         made.how != "="
@@ -51,7 +52,7 @@ def bootstraps(script: Script, made: Def) -> bool:
         or {"detach", "item", "data"} & set(said)
     ):
         return False
-    return any(online(script, call) for call in networks(made))
+    return any(online(script, call, judged) for call in networks(made))
 
 
 def networks(made: Def) -> Iterator[ast.Call]:
@@ -69,8 +70,9 @@ def networks(made: Def) -> Iterator[ast.Call]:
                 yield call
 
 
-def online(script: Script, call: ast.Call) -> bool:
-    """Whether the network is the one whose parameters an optimiser holds, and gradients are on where it is applied."""
+def online(script: Script, call: ast.Call, judged: set[str]) -> bool:
+    """Whether the network is the one that the loss also judges, or whose parameters an optimiser holds, and gradients
+    are on where it is applied."""
     said = text(call.func)
     if (
         not said
@@ -82,6 +84,8 @@ def online(script: Script, call: ast.Call) -> bool:
     above = script.statement(call)
     if any(isinstance(part, ast.Attribute) and part.attr in ("detach", "item", "data") for part in ast.walk(above)):
         return False
+    if said in judged and said.count(".") < 2 and not said.startswith(("torch.", "F.")):
+        return True
     return any(
         text(part.value) == said
         for other in script.calls("Adam", "AdamW", "SGD", "RMSprop")

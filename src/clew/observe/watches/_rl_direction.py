@@ -38,11 +38,14 @@ def agreements(study: Study) -> list[tuple[float, Place | None]]:
 
 
 def with_values(held: Favoured, aimed: list[Aimed]) -> float | None:
+    closest = beside(held, aimed)
+    return None if closest is None else correlation(held.weights, closest.targets - closest.values)
+
+
+def beside(held: Favoured, aimed: list[Aimed]) -> Aimed | None:
+    """The update of the value function on the same rows."""
     near = [each for each in aimed if abs(each.step - held.step) <= NEAR and each.keys == held.keys]
-    if not near:
-        return None
-    closest = min(near, key=lambda each: abs(each.step - held.step))
-    return correlation(held.weights, closest.targets - closest.values)
+    return min(near, key=lambda each: abs(each.step - held.step)) if near else None
 
 
 def with_returns(held: Favoured, experience: Experience) -> float | None:

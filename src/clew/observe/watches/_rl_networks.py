@@ -36,6 +36,9 @@ class Network:
         self.looks = 0
         self.equal = 0  # looks at which it equalled the trained network of its form
         self.trained = False
+        self.noisy = any(is_noisy(each) for each in module.modules())
+        self.version = version(module)
+        self.writes = 0  # looks before which somebody had written to its parameters
 
 
 class Networks:
@@ -58,6 +61,9 @@ class Networks:
         now = fingerprint(event.module)
         held.changes += now != held.print
         held.print, held.last_step = now, event.step
+        written = version(event.module)
+        held.writes += written != held.version
+        held.version = written
         held.looks += 1
         self._names(event)
         held.trained = held.trained or self.in_training(event.module)
@@ -114,6 +120,17 @@ def names_of(module: torch.nn.Module, names: Any) -> set[str]:
 
 def is_target(name: str) -> bool:
     return any(part in name.lower() for part in TARGETS)
+
+
+def is_noisy(module: torch.nn.Module) -> bool:
+    """Noise in the weights, or in the activations, that also makes choices vary."""
+    kind = type(module).__name__.lower()
+    return "nois" in kind or (module.training and "dropout" in kind)
+
+
+def version(module: torch.nn.Module) -> int:
+    """A number that grows with every write to the parameters, also one that leaves all values as they were."""
+    return sum(parameter._version for parameter in module.parameters() if not parameter.is_inference())
 
 
 def fingerprint(module: torch.nn.Module) -> int:

@@ -21,6 +21,7 @@ from clew.observe.envs import below
 from clew.observe.patches import Patches, unframe
 from clew.observe.places import users_place
 from clew.observe.watches._loss_graph import Key, bare, inputs, key, shape
+from clew.observe.watches._rl_rows import in_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,6 +47,15 @@ class Favoured(NamedTuple):
     place: Place | None
 
 
+class Pull(NamedTuple):
+    """How strongly an update pulls at the entropy, over how strongly it pulls at the log-probabilities together.
+    Positive makes the policy less decided."""
+
+    step: int
+    share: float
+    place: Place | None
+
+
 class Policy:
     def __init__(self, study: Study) -> None:
         self._study = weakref.ref(study)
@@ -57,6 +67,9 @@ class Policy:
         self.leaks: list[Place | None] = []
         self.acted: dict[int, tuple[int, float]] = {}  # step and log-probability of the action taken, by observation
         self.moved: deque[float] = deque(maxlen=SERIES)  # estimates of KL(old, new)
+        self.turned: list[float] = []  # sums of the gradients that reached entropies since the last step
+        self.pulls: deque[Pull] = deque(maxlen=SERIES)
+        self.left: deque[float] = deque(maxlen=SERIES)  # shares of the maximum where updates ask for the entropy
         self.attached = False
 
     def attach(self, patches: Patches) -> None:
@@ -65,7 +78,7 @@ class Policy:
             return
         self.attached = True
         for kind in below(torch.distributions.Distribution):
-            for name in ("sample", "log_prob"):
+            for name in ("sample", "log_prob", "entropy"):
                 if isinstance(vars(kind).get(name), FunctionType) and kind.__module__.startswith("torch."):
                     patches.replace(kind, name, functools.partial(_around, weakref.ref(self), name))
 
@@ -80,7 +93,7 @@ class Policy:
         if share is not None:
             self.entropies.append((recorder.step, share))
 
-    def weighed(self, result: torch.Tensor, place: Place | None) -> None:
+    def weighed(self, result: torch.Tensor, actions: Any, place: Place | None) -> None:
         """Log-probabilities were computed: of actions just taken, or of those that an update is about."""
         study = self._study()
         if study is None or not study.experience.steps or not 0 < result.numel() <= ROWS or result.is_meta:
@@ -92,6 +105,7 @@ class Policy:
             self._note_old(result, keys, step)
             return
         self._note_new(result, keys, step)
+        self._note_actions(result, keys, actions, place)
         node = key(result.grad_fn)
         self.waiting.append((keys, node, result.numel(), place))
         held = weakref.ref(self)
@@ -102,6 +116,29 @@ class Policy:
                 policy.gradient_came(len(policy.gradients), keys, gradient, place)
 
         result.register_hook(note)  # type: ignore[no-untyped-call]
+
+    def spread(self, distribution: Any, result: torch.Tensor) -> None:
+        """An entropy was computed; what reaches it in backward is the weight that the loss gives it."""
+        if result.grad_fn is None or not 0 < result.numel() <= ROWS or result.is_meta:
+            return
+        share = decidedness(distribution)
+        if share is not None:
+            self.left.append(share)
+        held = weakref.ref(self)
+
+        def note(gradient: torch.Tensor) -> None:
+            policy = held()
+            if policy is not None:
+                policy.entropy_came(gradient)
+
+        result.register_hook(note)  # type: ignore[no-untyped-call]
+
+    def entropy_came(self, gradient: torch.Tensor) -> None:
+        study = self._study()
+        recorder = study._recorder() if study is not None else None
+        if recorder is not None and recorder.sampled and len(self.turned) < 4096:
+            with recorder.quietly(), torch.no_grad():
+                self.turned.append(float(gradient.detach().double().sum()))
 
     def _note_old(self, result: torch.Tensor, keys: list[int], step: int) -> None:
         if len(keys) == result.numel():
@@ -117,6 +154,14 @@ class Policy:
         ratios = [now - before for now, (when, before) in pairs if when < step]
         if len(ratios) >= max(8, len(keys) // 2):
             self.moved.append(float(np.mean([math.expm1(min(ratio, 50.0)) - ratio for ratio in ratios])))
+
+    def _note_actions(self, result: torch.Tensor, keys: list[int], actions: Any, place: Place | None) -> None:
+        study = self._study()
+        if study is None or len(keys) != result.numel() or not isinstance(actions, torch.Tensor):
+            return
+        if actions.numel() == len(keys) and not actions.is_floating_point():
+            used = actions.detach().to("cpu", torch.int64).reshape(-1).tolist()
+            study.pairs.actions(keys, in_order(study.experience, keys), used, place)
 
     def gradient_came(self, number: int, keys: list[int], gradient: torch.Tensor, place: Place | None) -> None:
         study = self._study()
@@ -144,6 +189,10 @@ class Policy:
             return
         climbs = any(group.get("maximize") for group in event.optimizer.param_groups)
         held, self.gradients = self.gradients, []
+        turned, self.turned = self.turned, []
+        weight = sum(float(np.abs(values).sum()) for _, _, values, _ in held)
+        if turned and weight > 0 and math.isfinite(weight):
+            self.pulls.append(Pull(event.step, sum(turned) / weight * (1.0 if climbs else -1.0), held[-1][3]))
         by_place: dict[Any, list[tuple[list[int], Floats]]] = {}
         for _, keys, values, place in held:
             by_place.setdefault(place, []).append((keys, values))
@@ -250,13 +299,13 @@ def _around(held: weakref.ref[Policy], name: str, original: Any) -> Any:
             _depth[0] -= 1
         policy = held()
         if policy is not None:
-            _tell(policy, name, distribution, result)
+            _tell(policy, name, distribution, args[0] if args else kwargs.get("value"), result)
         return result
 
     return wrapper
 
 
-def _tell(policy: Policy, name: str, distribution: Any, result: Any) -> None:
+def _tell(policy: Policy, name: str, distribution: Any, given: Any, result: Any) -> None:
     study = policy._study()
     recorder = study._recorder() if study is not None else None
     if study is None or recorder is None or recorder.busy or not recorder.sampled:
@@ -268,7 +317,10 @@ def _tell(policy: Policy, name: str, distribution: Any, result: Any) -> None:
         with recorder.quietly():
             if name == "sample":
                 policy.sampled(distribution)
+            elif name == "entropy":
+                if study.experience.steps:
+                    policy.spread(distribution, result)
             else:
-                policy.weighed(result, place)
+                policy.weighed(result, given, place)
     except Exception as error:  # noqa: BLE001  # said by every watch that asks; the script goes on
         study.broken = f"the policy could not be followed: {type(error).__name__}: {error}"

@@ -25,11 +25,14 @@ FOUND = 0.6
 
 
 def resolve(experience: Experience, keys: list[int], others: list[list[int]]) -> list[Transition | None]:
-    """The step that each row stems from, None where it cannot be told. `others` are observations that other calls of
-    the same size were made on: those that followed may be among them, which tells steps from one state apart."""
+    """The step that each row stems from, None where it cannot be told."""
     found = in_order(experience, keys)
-    if found is not None:
-        return found
+    return found if found is not None else out_of_order(experience, keys, others)
+
+
+def out_of_order(experience: Experience, keys: list[int], others: list[list[int]]) -> list[Transition | None]:
+    """Rows one by one. `others` are observations that other calls of the same size were made on: those that followed
+    may be among them, which tells steps from one state apart."""
     for following in reversed(others):
         if following != keys and len(following) == len(keys):
             paired = [pair(experience, one, then) for one, then in zip(keys, following, strict=True)]

@@ -18,9 +18,11 @@ from clew.observe.envs import Transition, experience_of, find_environments, hash
 from clew.observe.hooks import tensors_in
 from clew.observe.watch import Backward, Forward, LossCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._loss_graph import Key, inputs, key
+from clew.observe.watches._rl_choices import Choices
 from clew.observe.watches._rl_networks import Networks
+from clew.observe.watches._rl_pairs import Pairs
 from clew.observe.watches._rl_policy import Policy
-from clew.observe.watches._rl_rows import Squared, resolve, squares
+from clew.observe.watches._rl_rows import Squared, gathered, in_order, out_of_order, squares
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,6 +112,7 @@ class Aimed(NamedTuple):
     keys: list[int] | None
     columns: int  # of the network's output: more than one for action values
     place: Place | None
+    actions: list[int] | None = None  # whose values were taken, where one of several was
 
 
 class Study:
@@ -127,6 +130,8 @@ class Study:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = weakref.ref(recorder)
         self.experience = experience_of(recorder)
+        self.experience.choices = Choices()
+        self.pairs = Pairs(self.experience)
         self.policy = Policy(self)
         self.networks = Networks(recorder)
         self.broken = ""
@@ -190,6 +195,8 @@ class Study:
         call = Call(self.called, event.model, count, keys, [values for _, values in outputs], event.grad)
         self.called += 1
         self.calls.append(call)
+        if count <= max(1, self.experience.lanes):
+            self.experience.asked = call
         for index, (tensor, values) in enumerate(outputs):
             if tensor.grad_fn is not None:
                 self.nodes[key(tensor.grad_fn)] = call
@@ -230,7 +237,8 @@ class Study:
         if given.grad_fn is None:  # the two are often written the other way round
             given, target = target, given
         if given.grad_fn is not None:
-            self._aim(flat(given), flat(target), self.behind(given.grad_fn), event.place, event.step)
+            calls, chosen = self.behind(given.grad_fn), gathered(given.grad_fn)
+            self._aim(flat(given), flat(target), calls, event.place, event.step, chosen)
 
     def behind(self, node: Any) -> list[Call]:
         """The calls whose results this node was computed from, nearest first, not looking behind them."""
@@ -251,9 +259,15 @@ class Study:
         return [found[number] for number in sorted(found)]
 
     def _aim(
-        self, values: Floats, targets: Floats, calls: list[Call], place: Place | None, step: int, columns: int = 0
+        self,
+        values: Floats,
+        targets: Floats,
+        calls: list[Call],
+        place: Place | None,
+        step: int,
+        chosen: NDArray[np.int64] | None,
     ) -> None:
-        columns = columns or max((out.shape[1] for call in calls for out in call.outputs), default=1)
+        columns = max((out.shape[1] for call in calls for out in call.outputs), default=1)
         whole = [call for call in calls if call.rows == len(values)]
         keys: list[int] | None = None
         if len(whole) == 1:
@@ -261,7 +275,8 @@ class Study:
         elif sum(call.rows for call in calls) == len(values):
             keys = [mark for call in calls for mark in call.keys]
         keys = keys if keys and len(keys) == len(values) else None
-        self.pending.append((Aimed(step, values, targets, keys, columns, place), calls))
+        actions = chosen.tolist() if chosen is not None and len(chosen) == len(values) else None
+        self.pending.append((Aimed(step, values, targets, keys, columns, place, actions), calls))
 
     def _before_backward(self, event: Backward) -> None:
         self.look_around()
@@ -283,13 +298,18 @@ class Study:
         values = held.values(calls)
         if values is not None:
             targets = values - held.sign * held.difference
-            self._aim(values, targets, calls, event.place, event.step)
+            self._aim(values, targets, calls, event.place, event.step, held.chosen)
 
     def _take_rows(self, aimed: Aimed) -> None:
         if aimed.place not in self.rows and len(self.rows) >= PLACES:
             return
         assert aimed.keys is not None
-        steps = resolve(self.experience, aimed.keys, [c.keys for c in self.calls if c.rows == len(aimed.keys)])
+        ordered = in_order(self.experience, aimed.keys)
+        others = [call.keys for call in self.calls if call.rows == len(aimed.keys)]
+        steps = ordered if ordered is not None else out_of_order(self.experience, aimed.keys, others)
+        if aimed.actions is not None:
+            self.pairs.actions(aimed.keys, ordered, aimed.actions, aimed.place)
+        self.pairs.targets(aimed.keys, aimed.targets.tolist(), aimed.actions, aimed.place, self._slipped)
         rows = self.rows.setdefault(aimed.place, Rows())
         targets = self.target_of.setdefault(aimed.place, {})
         if len(targets) > REMEMBERED:
@@ -301,6 +321,10 @@ class Study:
             following = self.experience.following(step)
             then = None if following is None else following.key if following.key is not None else following.seen
             rows.add(Row(target, step, self._looked_up(step.next_key), self._looked_up(then)))
+
+    def _slipped(self, target: float, step: Transition, mark: int) -> Row:
+        """A row whose later values are those of its own observation."""
+        return Row(target, step, {held: value for held, value in self._looked_up(mark).items() if not held[0]}, {})
 
     def _looked_up(self, mark: int | None) -> dict[Source, Any]:
         if mark is None:
@@ -335,7 +359,13 @@ def merged(held: list[Aimed]) -> Iterator[Aimed]:
             keys = [mark for each in several for mark in each.keys or []]
             values = np.concatenate([each.values for each in several])
             targets = np.concatenate([each.targets for each in several])
-            yield several[0]._replace(values=values, targets=targets, keys=keys if len(keys) == len(values) else None)
+            actions = [action for each in several for action in each.actions or []]
+            yield several[0]._replace(
+                values=values,
+                targets=targets,
+                keys=keys if len(keys) == len(values) else None,
+                actions=actions if len(actions) == len(values) else None,
+            )
 
 
 def observations(given: Any, width: int) -> Floats | None:

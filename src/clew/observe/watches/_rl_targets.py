@@ -146,6 +146,9 @@ def ends(fitted: Fitted, rows: list[Row], targets: dict[tuple[int, int], float])
     whole, scale = _scales(fitted, aimed, rewards, brought)
     clear = np.abs(brought) > CLEAR * fitted.tolerance
     with_value = clear & (np.abs(aimed - whole * rewards - brought) <= 3 * fitted.tolerance)
+    last = _last_values(fitted, rows, targets)
+    reaches = np.abs(last) > CLEAR * fitted.tolerance
+    with_value |= clear & reaches & (np.abs(aimed - whole * rewards - last) <= 3 * fitted.tolerance)
     without = clear & (np.abs(aimed - scale * rewards) <= 3 * fitted.tolerance)
     both = with_value & without
     return Ends(
@@ -153,17 +156,34 @@ def ends(fitted: Fitted, rows: list[Row], targets: dict[tuple[int, int], float])
     )
 
 
+def _last_values(fitted: Fitted, rows: list[Row], targets: dict[tuple[int, int], float]) -> Floats:
+    """What a lambda return brings where it stops: the whole weight on the value of what followed, not of what was
+    acted on next. Not a number for other targets, and where that was not seen."""
+    part, found = fitted.part, []
+    for row in rows:
+        if features(part, row, targets) is None:
+            continue
+        value = row.after.get(part.source) if part.target and part.source is not None else None
+        found.append(np.nan if value is None else float(value[0]))
+    return np.array(found) * float(fitted.slopes.sum())
+
+
 def _scales(fitted: Fitted, aimed: Floats, rewards: Floats, brought: Floats) -> tuple[float, float]:
-    """What the reward was multiplied by, under each reading. Where rewards come only at the end it is fitted there,
-    which takes several steps that ended."""
+    """What the reward was multiplied by, under each reading. Where rewards come only at the end it is read there, which
+    takes several steps that ended; a row that was taken for another must not move it."""
     if fitted.reward is not None:
         return fitted.reward, fitted.reward
-    power = float(rewards @ rewards)
-    if power < 1e-12:
+    paid = np.abs(rewards) > 1e-9
+    if not paid.any():
         return 0.0, 0.0
     if len(aimed) < 3:
         return 1.0, 1.0
-    return float(rewards @ (aimed - brought)) / power, float(rewards @ aimed) / power
+    return middle((aimed - brought)[paid] / rewards[paid]), middle(aimed[paid] / rewards[paid])
+
+
+def middle(values: Floats) -> float:
+    """The lower of the two in the middle: one of the values, where their mean might be none."""
+    return float(np.sort(values)[(len(values) - 1) // 2])
 
 
 class Judged(NamedTuple):

@@ -11,15 +11,26 @@ policy gradients without a baseline are a method of their own.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from clew.observe.watch import Answer
+from clew.observe.watches._rl_direction import beside
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from clew.records.place import Place
 
 UPDATES = 10
 BATCH = 8
 FAR = 0.5
+FEW = 3
+SAME = 0.99999
+APART = 0.99
 
 
 class AdvantageStatistics(Studied):
@@ -34,8 +45,11 @@ class AdvantageStatistics(Studied):
             return Saw("carries_gradient", updates=len(policy.leaks)).at(policy.leaks[0])
         if not self.study.aimed:
             return Unclear("no value function was seen in training")
+        place = self._targets_themselves()
+        if place is not None:
+            saw = Saw("not_centred", updates=len(policy.favoured)).at(place)
+            return saw.saying("the weights in the policy loss are the value targets, with no value subtracted")
         means = []
-        place = None
         for held in policy.favoured:
             if held.step > 0.1 * self.recorder.step and len(held.weights) >= BATCH and np.std(held.weights) > 0:
                 means.append(float(np.mean(held.weights) / np.std(held.weights)))
@@ -45,3 +59,20 @@ class AdvantageStatistics(Studied):
         far = all(mean > FAR for mean in means) or all(mean < -FAR for mean in means)
         figures = {"mean_over_std": float(np.median(means)), "updates": len(means)}
         return Saw("not_centred" if far else "usual", **figures).at(place)
+
+    def _targets_themselves(self) -> Place | None:
+        """Where the weights are the targets of the critic times a constant, though the critic says something else."""
+        found, place = 0, None
+        for held in self.study.policy.favoured:
+            other = beside(held, list(self.study.aimed))
+            if other is None or len(held.weights) < BATCH:
+                continue
+            if alike(held.weights, other.targets) < SAME or alike(held.weights, other.targets - other.values) > APART:
+                return None
+            found, place = found + 1, held.place
+        return place if found >= FEW else None
+
+
+def alike(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """The cosine between the two."""
+    return float(one @ other) / max(1e-30, float(np.linalg.norm(one) * np.linalg.norm(other)))

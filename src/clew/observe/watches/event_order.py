@@ -33,6 +33,8 @@ class Turn:
 
     def __init__(self) -> None:
         self.steps = self.looked = self.stale = self.zeroed = self.late = self.bare = self.thrown = 0
+        self.between = 0  # steps before which gradients of the very line that filled them were cleared unused
+        self.lost: set[Place] = set()  # where the gradients came from that were cleared in this turn
         self.reached_ever = False
         self.awaiting = False  # stepped on work that no backward had followed yet
         self.marks: list[tuple[int, int]] = []
@@ -46,6 +48,7 @@ class Turn:
         self.known = True  # everything in this turn was looked at
         self.cleared = self.filled = self.empty = self.inside = self.closure = False
         self.reached = self.unused = 0
+        self.lost = set()
         self.work = False
 
     def end(self) -> None:
@@ -55,6 +58,7 @@ class Turn:
             if self.steps and self.reached and not self.cleared:
                 self.stale += 1
             if not self.closure:
+                self.between += self.filled and self.backward_place in self.lost
                 if self.empty and self.filled and not self.work:
                     self.zeroed += 1
                 if self.empty and not self.reached_ever:
@@ -132,6 +136,8 @@ class EventOrder(Watch):
             if turn.unused and not self._used_by_others(number):
                 turn.thrown += 1
                 turn.zero_place = event.place
+                if turn.backward_place is not None:
+                    turn.lost.add(turn.backward_place)
             turn.cleared = True
             turn.unused = 0
 
@@ -164,6 +170,12 @@ class EventOrder(Watch):
                 return Saw("step_before_backward", steps=turn.late, of=turn.looked).at(
                     turn.step_place, turn.backward_place
                 )
+            if turn.between > 1 and turn.between >= share:
+                says = (
+                    "gradients are cleared between the backward passes of one step: of several batches only the last "
+                    "one counts"
+                )
+                return Saw("zeroed_before_step", steps=turn.between, of=turn.looked).at(turn.zero_place).saying(says)
             if turn.zeroed and turn.zeroed >= share:
                 return Saw("zeroed_before_step", steps=turn.zeroed, of=turn.looked).at(turn.zero_place, turn.step_place)
             if turn.stale and turn.stale >= (turn.looked - 1) / 2:

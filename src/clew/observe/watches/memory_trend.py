@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from clew.observe.watch import Answer, OptimizerEvent, Watch
+from clew.observe.watch import Answer, OptimizerEvent, Saw, Watch
 from clew.observe.watches._network_trend import Bins
-from clew.records.clue import Reading, Unclear
+from clew.records.clue import Unclear
 
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 WARM_UP = 20
@@ -28,6 +28,9 @@ STEADY = 0.6
 LEVELS_OFF = 0.25
 """The least growth of the later half, as a share of that of the earlier half."""
 ONE_JUMP = 0.5
+GROWS, RUNS_AWAY, BYTES = 1.1, 1.8, 2e8
+ENVIRONMENTS = ("gymnasium", "gym")
+"""Where agents learn, a replay buffer fills for a long time by design."""
 
 
 class MemoryTrend(Watch):
@@ -61,7 +64,11 @@ class MemoryTrend(Watch):
             return Unclear(f"memory was read {self.host.count} times after the warm-up, {ENOUGH} are needed")
         kind = max(found, key=lambda name: found[name])
         early, _, late = kinds[kind].tenths()
-        return Reading(late_over_early=found[kind], memory=kind, early_mb=early / 1e6, late_mb=late / 1e6)
+        ratio = found[kind]
+        agent = any(name in sys.modules for name in ENVIRONMENTS)
+        far = ratio >= RUNS_AWAY and (ratio - 1) * early >= BYTES and not agent
+        outcome = "runs_away" if far else "grows" if ratio >= GROWS else "flat"
+        return Saw(outcome, late_over_early=ratio, memory=kind, early_mb=early / 1e6, late_mb=late / 1e6)
 
 
 def growth(bins: Bins) -> float:

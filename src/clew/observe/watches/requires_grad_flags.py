@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clew.observe.watch import Answer, OptimizerEvent, Raised, Saw, Watch, when_sampled
-from clew.observe.watches._training_values import held_by
 from clew.observe.watches._network_init import as_drawn
+from clew.observe.watches._training_values import held_by
 from clew.observe.watches.grad_mode_in_training import NO_GRAPH
 from clew.records.clue import Unclear
 from clew.records.place import Place

@@ -4,7 +4,7 @@ Which network supplies the later values in the targets is known where the target
 looked at whether that network is trained itself, under a name that says it should not be, and whether it ever changes.
 
 Why it matters: a target that moves with its prediction can run away; one that never moves teaches a random function.
-Cannot tell: whether the interval is a good one; a run of fewer than 1500 updates without a refresh.
+Cannot tell: whether the interval is a good one; a run of fewer than 1500 updates in which nobody wrote to the network.
 Silent when: an agent has no target network by design.
 """
 
@@ -17,6 +17,7 @@ from clew.records.clue import Saw, Unclear
 
 LONG = 1500
 LOOKS = 8
+WRITES = 3
 
 
 class TargetNetworkLag(Studied):
@@ -48,6 +49,9 @@ class TargetNetworkLag(Studied):
             return Saw("same_network", looks=held.looks).at(held.place)
         if held.changes:
             return Saw("lags", changes=held.changes, updates=span).at(held.place)
+        if held.writes >= WRITES:
+            saw = Saw("never_updated", updates=span, writes=held.writes)
+            return saw.saying("the target network is written to, and keeps the values it began with").at(held.place)
         if span >= LONG:
             return Saw("never_updated", updates=span).at(held.place)
         return Unclear(f"the target network was not refreshed in the {span} updates between looks at it")

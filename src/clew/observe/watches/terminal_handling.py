@@ -48,7 +48,7 @@ class TerminalHandling(Studied):
     def _fault(self, held: Judged) -> Answer | None:
         experience = self.study.experience
         terminal, limit = held.terminal, held.limit
-        apart = experience.truncated or len(experience.lengths) > 1
+        apart = experience.truncated or len(experience.lengths) > 1 or experience.flagged
         past = terminal.bootstrapped
         if past >= ENOUGH and apart and not terminal.alone and terminal.neither <= past:
             saw = Saw(

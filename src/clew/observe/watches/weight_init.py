@@ -33,6 +33,7 @@ NARROWEST = 8
 """Fan-ins below this say little about a scale."""
 WALKS = 8
 JUDGED_FROM = 2
+LEAST_ZEROS, MOST_ZEROS = 16, 500
 """Steps after which equal rows with equal gradients will stay equal: a head of zeros has moved by then."""
 
 
@@ -60,6 +61,8 @@ class WeightInit(Watch):
         self.reached = False
         self.walks = 0
         self.stays: dict[int, bool] = {}
+        self.zeros: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters of any kind that begin at zero
+        self.stuck: dict[int, bool] = {}
         self.marks: list[tuple[weakref.ref[torch.Tensor], float]] = []
 
     def module(self, event: ModuleCall) -> None:
@@ -98,8 +101,15 @@ class WeightInit(Watch):
 
     @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
+        if event.sampled and event.step == 0:
+            held = [tensor for tensor in held_by(event.optimizer) if tensor.dim() > 1 and tensor.numel() >= LEAST_ZEROS]
+            self.zeros |= {id(tensor): weakref.ref(tensor) for tensor in held[:MOST_ZEROS] if not tensor.any()}
         if not event.sampled or event.step < JUDGED_FROM:
             return
+        for mark, ref in self.zeros.items():
+            tensor = ref()
+            if tensor is not None and tensor.grad is not None and not tensor.grad.is_sparse:
+                self.stuck[mark] = not bool(tensor.grad.any()) and not bool(tensor.any())
         waiting = {mark for mark, seen in self.seen.items() if seen.equal}
         for tensor in held_by(event.optimizer) if waiting else ():
             seen = self.seen.get(id(tensor))
@@ -120,6 +130,9 @@ class WeightInit(Watch):
         return self.stays.get(mark, False) and self._moved()
 
     def read(self) -> Answer:
+        stuck = [mark for mark, still in self.stuck.items() if still]
+        if stuck and self._moved():
+            return self._tell_stuck(stuck)
         if not self.seen:
             return Unclear("no weight matrix was seen in training before the first step")
         for mark, seen in self.seen.items():
@@ -138,6 +151,15 @@ class WeightInit(Watch):
         usual = [seen.low for seen in random.values() if SMALL <= seen.low <= LARGE]
         figure = max(usual, key=lambda scale: abs(math.log(scale / USUAL)), default=USUAL)
         return Reading(std_times_root_fan_in=figure, matrices=len(self.seen))
+
+    def _tell_stuck(self, marks: list[int]) -> Answer:
+        names = [name for mark in marks if (name := self.recorder.parameter_names().get(mark, ""))]
+        for _, module in self.recorder.live_models():
+            own = [name for name, held in module.named_parameters() if id(held) in marks]
+            if own:
+                place = where_made(module, own[0])
+                return Reading(std_times_root_fan_in=0.0, layer=own[0]).at(place._replace(parameter=own[0]))
+        return Reading(std_times_root_fan_in=0.0, layer=names[0] if names else "a parameter")
 
     def _tell(self, seen: Seen, figure: float) -> Answer:
         model, path = seen.layer

@@ -1,0 +1,131 @@
+"""Whether observation and action of a row that is learned from belong to one step of an environment."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from clew.observe.watches._rl_rows import only
+from clew.observe.watches._rl_targets import Fitted, fit, parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from clew.observe.envs import Experience, Transition
+    from clew.observe.watches._rl_study import Row
+    from clew.records.place import Place
+
+BATCH = 8
+APART = 30
+ALIKE = 10
+NEARLY = 0.85
+SLIPPED = 300
+PLACES = 8
+
+
+class Tally:
+    """Actions that were learned from, against those of the same step and of its neighbour. Only where the two differ do
+    they tell the step; where they agree they tell whether both number their actions alike."""
+
+    def __init__(self) -> None:
+        self.own = self.other = self.neither = self.same = self.strange = 0
+
+    def add(self, used: int, own: int, other: int) -> None:
+        if own == other:
+            self.same += used == own
+            self.strange += used != own
+        elif used == own:
+            self.own += 1
+        elif used == other:
+            self.other += 1
+        else:
+            self.neither += 1
+
+    def says(self) -> str:
+        apart, alike = self.own + self.other + self.neither, self.same + self.strange
+        if apart < APART or alike < ALIKE or self.same < NEARLY * alike:
+            return ""
+        return "own" if self.own >= NEARLY * apart else "other" if self.other >= NEARLY * apart else ""
+
+
+class Paired(NamedTuple):
+    """What was found: the shift of the action, or targets that belong to the observation that followed."""
+
+    shift: int
+    rows: int
+    place: Place | None
+
+
+class Pairs:
+    def __init__(self, experience: Experience) -> None:
+        self.experience = experience
+        self.tallies: dict[tuple[Any, int], Tally] = {}
+        self.slipped: dict[Any, deque[Row]] = {}
+
+    def actions(
+        self, keys: list[int], ordered: list[Transition | None] | None, used: Sequence[int], place: Place | None
+    ) -> None:
+        """Rows that an update is about, with the action that it takes to be theirs."""
+        if not BATCH <= len(keys) == len(used) or (len(self.tallies) >= 2 * PLACES and (place, 1) not in self.tallies):
+            return
+        known = self.experience.by_number
+        for number, action in enumerate(used):
+            step = ordered[number] if ordered is not None else sole(self.experience, keys[number])
+            if step is None or step.action is None or step.idle:
+                continue
+            for shift in (-1, 1):
+                other = known.get((step.lane, step.number + shift))
+                if other is not None and other.action is not None:
+                    self.tallies.setdefault((place, shift), Tally()).add(action, step.action, other.action)
+
+    def targets(
+        self,
+        keys: list[int],
+        targets: Sequence[float],
+        used: Sequence[int] | None,
+        place: Place | None,
+        made: Callable[[float, Transition, int], Row],
+    ) -> None:
+        """Rows of a value loss, read as if their observation were the one that followed the step."""
+        if place not in self.slipped and len(self.slipped) >= PLACES:
+            return
+        held = self.slipped.setdefault(place, deque(maxlen=SLIPPED))
+        for number, (mark, target) in enumerate(zip(keys, targets, strict=True)):
+            led_here = [
+                step
+                for step in self.experience.by_next.get(mark, [])[-64:]
+                if step.key != mark and not step.idle and (used is None or step.action == used[number])
+            ]
+            step = only(led_here)
+            if step is not None and not step.terminated and not step.truncated:
+                held.append(made(target, step, mark))
+
+    # --- what they say
+
+    def of_a_neighbour(self) -> Paired | None:
+        for (place, shift), tally in self.tallies.items():
+            if tally.says() == "other":
+                return Paired(shift, tally.other, place)
+        return None
+
+    def of_their_own(self) -> Paired | None:
+        for (place, _), tally in self.tallies.items():
+            if tally.says() == "own":
+                return Paired(0, tally.own, place)
+        return None
+
+    def of_what_followed(self) -> Paired | None:
+        """A value loss whose targets hold exactly as those of the observation after the step."""
+        for place, rows in self.slipped.items():
+            held = list(rows)
+            for part in parts(held):
+                found: Fitted | None = None if part.target or part.later else fit(part, held, {})
+                if found is not None:
+                    return Paired(1, found.rows, place)
+        return None
+
+
+def sole(experience: Experience, mark: int) -> Transition | None:
+    """The one step that was ever made on this observation."""
+    held = experience.by_key.get(mark, [])
+    return held[0] if len(held) == 1 else None

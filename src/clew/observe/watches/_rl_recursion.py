@@ -1,0 +1,144 @@
+"""What value targets do with the reward and with what came later: its factor, its discount and its direction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from clew.observe.watches._rl_direction import returns
+from clew.observe.watches._rl_targets import CLEAR, EXACT, ROWS, judged, middle, trimmed
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from clew.observe.watches._rl_study import Row, Rows, Study
+    from clew.observe.watches._rl_targets import Judged
+    from clew.records.place import Place
+
+    Floats = NDArray[np.float64]
+
+ENOUGH = 30
+ALL = 0.98
+NEARLY = 0.9
+AHEAD = 0.9
+ONE = 1.002
+"""A discount above this is more than one after rounding."""
+
+
+class Factor(NamedTuple):
+    """What the reward of the environment was multiplied by on its way into the targets."""
+
+    factor: float
+    rows: int
+    size: float  # of the targets
+    place: Place | None
+
+
+class Found(NamedTuple):
+    rows: int
+    discount: float
+    place: Place | None
+
+
+def factor(study: Study) -> Factor | None:
+    """Read where targets are rewards and later values, to rounding, and at least two different rewards were paid."""
+    for held in judged(study):
+        rows = study.rows[held.place]
+        going, ended = rows.going(), [row for row in rows.ended() if row.step.terminated]
+        if len({row.step.reward for row in (*going, *ended)}) < 2:
+            continue
+        if not 0.0 < _discount(held) <= ONE:
+            continue  # a recursion that runs the other way has another sign as well
+        size = float(np.percentile([abs(row.target) for row in (*going, *ended)], 99))
+        if held.fitted.reward is not None:
+            return Factor(held.fitted.reward, held.fitted.rows, size, held.place)
+        found = _at_the_end(ended)
+        if found is not None:
+            return Factor(found, len(ended), size, held.place)
+    return None
+
+
+def _at_the_end(ended: list[Row]) -> float | None:
+    """The factor where only the last step of an episode pays, and its target is that reward alone."""
+    aimed = np.array([row.target for row in ended])
+    rewards = np.array([row.step.reward for row in ended])
+    paid = np.abs(rewards) > 1e-9
+    if len(ended) < ROWS or not paid.any():
+        return None
+    found = middle(aimed[paid] / rewards[paid])
+    off = np.abs(aimed - found * rewards)
+    return found if (off <= 3 * EXACT * max(1e-12, float(np.abs(aimed).max()))).mean() > NEARLY else None
+
+
+def _discount(held: Judged) -> float:
+    return float(held.fitted.slopes.sum())
+
+
+def nothing_later(study: Study) -> Found | None:
+    """Targets that are the reward alone on steps after which the episode went on and paid."""
+    for place, rows in study.rows.items():
+        size = _size(rows)
+        held = _with_a_future(study, rows, CLEAR * EXACT * size)
+        if size == 0.0 or len(held) < ENOUGH:
+            continue
+        aimed = np.array([row.target for row in held])
+        rewards = np.array([row.step.reward for row in held])
+        power = float(rewards @ rewards)
+        slope = float(rewards @ aimed) / power if power > 1e-12 else 0.0
+        if (power <= 1e-12 or abs(slope) > 1e-3) and (np.abs(aimed - slope * rewards) <= EXACT * size).mean() > ALL:
+            return Found(len(held), 0.0, place)
+    return None
+
+
+def _size(rows: Rows) -> float:
+    held = [*rows.going(), *rows.ended()]
+    return max((float(np.sqrt(np.mean(np.square(v)))) for v in _both(held)), default=0.0) if held else 0.0
+
+
+def _both(held: list[Row]) -> tuple[list[float], list[float]]:
+    return [row.target for row in held], [row.step.reward for row in held]
+
+
+def _with_a_future(study: Study, rows: Rows, clear: float) -> list[Row]:
+    """Rows whose episode pays later on, and for which every network gave later values that could be seen in a sum."""
+    going = rows.going()
+    if not going:
+        return []
+    own = np.array([row.step.reward for row in going])
+    ahead = np.abs(returns([row.step for row in going], study.experience, AHEAD) - own)
+    return [row for row, later in zip(going, ahead, strict=True) if later > clear and _seen(row, clear)]
+
+
+def _seen(row: Row, clear: float) -> bool:
+    return all(float(np.abs(values).max()) > clear for values in (*row.after.values(), *row.later.values()))
+
+
+def backwards(study: Study) -> Found | None:
+    """Targets that add up what came before a step in place of what follows."""
+    forward = {held.place for held in judged(study) if _discount(held) <= ONE}
+    for place, rows in study.rows.items():
+        if place in forward:
+            continue
+        targets = study.target_of[place]
+        held = [(row, before) for row in rows.going() if (before := _before(study, row, targets)) is not None]
+        if len(held) < ENOUGH:
+            continue
+        aimed = np.array([row.target for row, _ in held])
+        columns = np.array([[row.step.reward, before] for row, before in held])
+        slopes = trimmed(columns, aimed, EXACT * float(np.sqrt(np.mean(aimed**2))))
+        if slopes is not None and slopes[0] > 1e-6 and 0.1 < slopes[1] <= ONE:
+            return Found(len(held), float(slopes[1]), place)
+    return None
+
+
+def _before(study: Study, row: Row, targets: dict[tuple[int, int], float]) -> float | None:
+    mark = row.step.lane, row.step.number - 1
+    step = study.experience.by_number.get(mark)
+    return None if step is None or step.terminated or step.truncated else targets.get(mark)
+
+
+def discount(study: Study) -> Found | None:
+    """The largest discount among the value losses that could be taken apart."""
+    found = [Found(held.fitted.rows, _discount(held), held.place) for held in judged(study)]
+    return max(found, key=lambda held: held.discount, default=None)

@@ -1,0 +1,38 @@
+"""Do value targets hold what follows a step, with a discount that makes sense?
+
+The targets are taken apart into rewards and later values, or later targets, where that holds to rounding. Targets that
+hold nothing later are recognised on steps whose episode went on and paid.
+
+Why it matters: without a share of what follows, no action is credited with what it leads to; with more than the whole,
+values have no bound; summed from the wrong end, they credit actions with the past.
+Cannot tell: a discount that is a little too small for the task from one that suits it.
+Silent when: targets cannot be taken apart; episodes are a single step; nothing is ever paid later on.
+"""
+
+from __future__ import annotations
+
+from clew.observe.watch import Answer
+from clew.observe.watches import _rl_recursion as recursion
+from clew.observe.watches._rl_study import Studied
+from clew.records.clue import Saw, Unclear
+
+
+class DiscountInTargets(Studied):
+    test = "discount_in_targets"
+
+    def read(self) -> Answer:
+        why = self.unseen()
+        if why:
+            return Unclear(why)
+        found = recursion.backwards(self.study)
+        if found is not None:
+            saw = Saw("backwards", discount=found.discount, steps=found.rows).at(found.place)
+            return saw.saying("the target of a step is its reward plus the discounted target of the step before")
+        found = recursion.nothing_later(self.study)
+        if found is not None:
+            return Saw("nothing_later", steps=found.rows).at(found.place)
+        found = recursion.discount(self.study)
+        if found is None:
+            return Unclear("the targets of the value loss could not be taken apart into rewards and later values")
+        outcome = "above_one" if found.discount > recursion.ONE else "usual"
+        return Saw(outcome, discount=found.discount, steps=found.rows).at(found.place)

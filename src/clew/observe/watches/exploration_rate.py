@@ -1,0 +1,72 @@
+"""Does the agent try other actions at first, and fewer of them later?
+
+For agents that learn the values of actions: counts, while the learner is looked at, which steps took the action that
+the network rated best, another one, or one that the network was not asked about.
+
+Why it matters: an agent that always takes what it thinks best never learns of the rest; one that never asks its
+network gathers only what chance brings, and the network is trained on states that it would never visit.
+Cannot tell: whether what is tried is of any use. A rate that falls so slowly that this run saw nothing of it.
+Silent when: actions are drawn from a distribution, whose entropy has a test of its own; networks with noise in their
+weights; short runs; a run that is not over says nothing about an end of exploration.
+"""
+
+from __future__ import annotations
+
+from clew.observe.watch import Answer
+from clew.observe.watches._rl_study import Studied
+from clew.records.clue import Saw, Unclear
+
+STEPS = 100
+EARLY = 0.1
+LATE = 0.6
+LOOKED = 150
+LATER = 10
+LONG = 300
+NONE = 0.01
+
+
+class ExplorationRate(Studied):
+    test = "exploration_rate"
+
+    def read(self) -> Answer:
+        why = self.unseen() or self._unlike()
+        if why:
+            return Unclear(why)
+        choices, last = self.study.experience.choices, self.recorder.step
+        first, late = choices.between(0, EARLY * last), choices.between(LATE * last, last)
+        after = choices.between(1, last)
+        if first.total < LOOKED:
+            return Unclear("too few actions were seen in the first tenth of the run")
+        tried = 1.0 - first.best / first.total
+        place = self.study.experience.place
+        if tried < NONE:
+            if self._noisy():
+                return Unclear("the network that chooses has noise of its own")
+            return Saw("none", first=tried, actions=first.total).at(place)
+        asked = after.best + after.other
+        if not asked and late.total >= LATER and after.total >= LOOKED:
+            if not self.recorder.ending or last < LONG or choices.moving():
+                return Unclear("the network has chosen no action so far, which may still come")
+            saw = Saw("never_ends", first=tried, last=1.0, actions=after.total).at(place)
+            return saw.saying(f"the network chose none of the {after.total} actions seen after the first update")
+        if late.total < LATER:
+            return Unclear("too few actions were seen late in the run")
+        left = 1.0 - late.best / late.total
+        if left < tried:
+            return Saw("decays", first=tried, last=left, actions=first.total + late.total).at(place)
+        return Unclear("the share of other actions has not fallen so far")
+
+    def _unlike(self) -> str:
+        """Why this agent is none that the question is for."""
+        if self.study.policy.entropies:
+            return "actions are drawn from a distribution"
+        if not any(aimed.columns > 1 and aimed.keys is not None for aimed in self.study.aimed):
+            return "no values of actions are learned"
+        if not self.study.experience.choices.by_side:
+            return "actions are no whole numbers"
+        return "" if self.recorder.step >= STEPS else f"it says little before some {STEPS} updates"
+
+    def _noisy(self) -> bool:
+        """Noise in the weights explores as well, and so does a copy that is not the one in training."""
+        held = [self.study.networks.held.get(model) for model in self.study.experience.choices.models]
+        return any(each is None or each.noisy or not each.trained for each in held)

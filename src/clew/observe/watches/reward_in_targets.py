@@ -1,0 +1,39 @@
+"""Does the reward of the environment reach the value targets with its sign and size?
+
+Where targets are rewards and later values to rounding, the factor on the reward is what the script did to it between
+the environment and the loss.
+
+Why it matters: with the sign turned an agent learns to do as badly as it can, and every curve looks as usual.
+Cannot tell: a reward that the environment itself computes the wrong way round; a cost that was turned on purpose.
+Silent when: all rewards are alike, so that a factor cannot be told from a shift; a large factor makes up for tiny
+rewards.
+"""
+
+from __future__ import annotations
+
+from clew.observe.watch import Answer
+from clew.observe.watches import _rl_recursion as recursion
+from clew.observe.watches._rl_study import Studied
+from clew.records.clue import Saw, Unclear
+
+LARGE = 50.0
+FAR = 100.0
+
+
+class RewardInTargets(Studied):
+    test = "reward_in_targets"
+
+    def read(self) -> Answer:
+        why = self.unseen()
+        if why:
+            return Unclear(why)
+        found = recursion.factor(self.study)
+        if found is None:
+            return Unclear("rewards could not be told apart from the rest of the value targets")
+        figures = {"factor": found.factor, "steps": found.rows, "targets_p99": found.size}
+        places = (self.study.experience.place, found.place)  # the reward comes in at the first of them
+        if found.factor < -1e-6:
+            return Saw("negated", **figures).at(*places)
+        if found.factor > LARGE and found.size > FAR:
+            return Saw("enlarged", **figures).at(*places)
+        return Saw("as_given", **figures).at(*places)

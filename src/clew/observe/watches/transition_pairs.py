@@ -1,0 +1,43 @@
+"""Do observation and action of what is learned from belong to one step of the environment?
+
+The actions that an update takes from a value network, or weighs in a policy, are compared with those that the
+environment was given at the same observations and one step before and after. The targets of value losses are also read
+as if they stood beside the observation that followed.
+
+Why it matters: credit goes to what was done in another state; losses fall as usual and the agent learns little.
+Cannot tell: rewards of another step, which have a test of their own; tuples that are shuffled against each other.
+Silent when: observations come again so often that a row cannot be told from others; actions are not whole numbers.
+"""
+
+from __future__ import annotations
+
+from clew.observe.watch import Answer
+from clew.observe.watches._rl_study import Studied
+from clew.observe.watches._rl_targets import judged
+from clew.records.clue import Saw, Unclear
+
+
+class TransitionPairs(Studied):
+    test = "transition_pairs"
+
+    def read(self) -> Answer:
+        why = self.unseen()
+        if why:
+            return Unclear(why)
+        pairs = self.study.pairs
+        moved = pairs.of_a_neighbour()
+        if moved is not None:
+            side = "before" if moved.shift < 0 else "after"
+            saw = Saw("neighbour", rows=moved.rows, shift=moved.shift)
+            return saw.saying(f"observations are learned with the action of the step {side}").at(moved.place)
+        whole = list(judged(self.study))
+        slipped = None if whole else pairs.of_what_followed()
+        if slipped is not None:
+            saw = Saw("neighbour", rows=slipped.rows, shift=1).at(slipped.place)
+            return saw.saying("targets of a step are learned at the observation that followed it")
+        own = pairs.of_their_own()
+        if own is not None:
+            return Saw("own", rows=own.rows).at(own.place)
+        if whole:
+            return Saw("own", rows=whole[0].fitted.rows).at(whole[0].place)
+        return Unclear("too few rows could be found again among the steps of the environment")

@@ -1,0 +1,132 @@
+"""What lint finds becomes evidence: it counts, it gives way to what was seen, and it never costs the run's report."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from clew.app.source_clues import loaded_files, source_clues
+from clew.case.choose import choose
+from clew.case.clues import answered
+from clew.case.verdict import judge
+from clew.case.weigh import Subject, weigh
+from clew.knowledge.base import load
+from clew.lint import rules as rule_files
+from clew.lint.registry import load as rules
+from clew.records.clue import Clue
+
+ROUTINE = Subject(setting="routine")
+LOOP = """
+import torch
+from torch import nn
+
+
+def fit(model, loader):
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in loader:
+        {first}
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward({keep})
+        opt.step()
+"""
+
+
+def written(folder: Path, first: str = "opt.zero_grad()", keep: str = "") -> str:
+    path = folder / "train.py"
+    path.write_text(LOOP.format(first=first, keep=keep))
+    return str(path)
+
+
+def clues_of(path: str) -> dict[str, Clue]:
+    clues, trouble = source_clues(load(), [path])
+    assert trouble == ""
+    return {clue.test: clue for clue in clues}
+
+
+def saw(test: str, outcome: str) -> Clue:
+    return answered(load().tests[test], (), outcome, source="observe")
+
+
+PASSED = [
+    saw("event_order", "usual"),
+    saw("mode_in_training", "train"),
+    saw("batch_order", "shuffled"),
+    saw("optimizer_coverage", "complete"),
+    saw("graph_growth", "released"),
+]
+
+
+def test_every_cause_that_a_rule_can_name_has_its_test() -> None:
+    causes = load().causes
+    folder = Path(rule_files.__file__).parent
+    words = {word for path in folder.glob("clw*.py") for word in re.findall(r'"([a-z]+\.[a-z_]+)"', path.read_text())}
+    named = {rule.cause for rule in rules().values()} | (words & set(causes))
+    tests = {test.rows[0].causes[0]: test.id for test in load().tests.values() if test.by == "lint"}
+    assert set(tests) == named
+    assert all(test == f"source_{cause.replace('.', '_')}" for cause, test in tests.items())
+
+
+def test_a_finding_is_a_clue_with_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    clue = clues_of(written(tmp_path, "pass"))["source_train_missing_zero_grad"]
+    assert (clue.outcome, clue.source) == ("certain", "lint")
+    assert (clue.where[0].file, clue.where[0].line) == ("train.py", 11)
+    assert "CLW201" in clue.says
+    assert clue.reproduce == "clew lint --select CLW201 train.py"
+
+
+def test_what_was_looked_for_and_not_found_is_a_clue_too(tmp_path: Path) -> None:
+    clues = clues_of(written(tmp_path))
+    assert clues["source_train_missing_zero_grad"].outcome == "absent"
+    assert "source_env_stale_cache" not in clues  # no rule about jax had anything to look at
+
+
+def test_a_fault_in_the_source_is_a_finding(tmp_path: Path) -> None:
+    clue = clues_of(written(tmp_path, "pass"))["source_train_missing_zero_grad"]
+    weighing = weigh(load(), [clue, *PASSED[1:]], ROUTINE)
+    assert [finding.cause for finding in weighing.findings] == ["train.missing_zero_grad"]
+    assert judge(load(), weighing).word == "fault"
+
+
+def test_what_the_run_did_outweighs_what_the_source_seems_to_say(tmp_path: Path) -> None:
+    clue = clues_of(written(tmp_path, "pass"))["source_train_missing_zero_grad"]
+    weighing = weigh(load(), [clue, *PASSED], ROUTINE)
+    assert not weighing.findings
+    assert weighing.shares[0].cause == "none.healthy"
+
+
+def test_a_sound_run_with_a_line_worth_a_look_stays_sound(tmp_path: Path) -> None:
+    clues = clues_of(written(tmp_path, keep="retain_graph=True"))
+    assert clues["source_train_graph_retained"].outcome == "look"
+    for seen in (PASSED, PASSED[:-1]):
+        weighing = weigh(load(), [*clues.values(), *seen], ROUTINE)
+        assert judge(load(), weighing).word == "healthy"
+        assert weighing.credence("train.graph_retained") < 0.2
+
+
+def test_settings_that_cannot_be_read_cost_the_clues_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.clew.lint]\nselect = 3\n")
+    clues, trouble = source_clues(load(), [written(tmp_path)])
+    assert clues == []
+    assert "select must be a list of words" in trouble
+
+
+def test_a_file_that_cannot_be_parsed_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "old.py"
+    path.write_text("import torch\nprint 'x'\n")
+    _, trouble = source_clues(load(), [str(path), written(tmp_path)])
+    assert "old.py" in trouble
+
+
+def test_one_look_through_the_source_stands_for_all_questions_to_it() -> None:
+    weighing = weigh(load(), [], Subject())
+    chosen = choose(load(), weighing, [], Subject(), most=400)
+    assert sum(load().tests[choice.test].by == "lint" for choice in chosen) == 1
+
+
+def test_modules_of_the_working_folder_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "made_for_this_test.py").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    __import__("made_for_this_test")
+    assert loaded_files() == [str(tmp_path / "made_for_this_test.py")]

@@ -1,0 +1,409 @@
+"""Small data sets with one fault each, and sound ones: tables, arrays, texts and series of several formats."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn import datasets
+
+Array = Any
+
+
+class Fault(NamedTuple):
+    """What is to be said: by which test, with which outcome, about which file; `rows` up to some at the edges."""
+
+    test: str
+    outcome: str
+    file: str
+    rows: tuple[int, int] | None = None
+    column: str = ""
+
+
+FAULTS: dict[str, Callable[[Path], Fault]] = {}
+SOUND: dict[str, Callable[[Path], None]] = {}
+TOPICS = {
+    "sport": "goal match team coach league striker referee cup".split(),
+    "money": "bank loan credit rate stock fund market invest".split(),
+    "food": "soup bread salt oven cheese pepper dinner cook".split(),
+}
+FILLING = "the a of on with and my we they was is new old two after before today very quite some".split()
+
+
+def fault(function: Callable[[Path], Fault]) -> Callable[[Path], Fault]:
+    FAULTS[function.__name__] = function
+    return function
+
+
+def sound(function: Callable[[Path], None]) -> Callable[[Path], None]:
+    SOUND[function.__name__] = function
+    return function
+
+
+def write(path: Path, head: Sequence[str], rows: Iterable[Iterable[Any]], sign: str = ",") -> None:
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=sign)
+        writer.writerow(head)
+        writer.writerows(rows)
+
+
+def lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+
+
+def rng(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def digits(count: int = 900) -> tuple[Array, Array]:
+    """Images of four by four pixels."""
+    held = datasets.load_digits()
+    order = rng(3).permutation(len(held.target))[:count]
+    return held.images.reshape(-1, 4, 2, 4, 2).mean((2, 4))[order], held.target[order]
+
+
+def four(folder: Path, x: Array, y: Array, at: int) -> None:
+    """As people keep arrays: X_train, y_train, X_test, y_test."""
+    for name, values in (("train", slice(None, at)), ("test", slice(at, None))):
+        np.save(folder / f"X_{name}.npy", x[values])
+        np.save(folder / f"y_{name}.npy", y[values])
+
+
+def wine(copies: int = 1) -> tuple[list[str], Array, Array]:
+    held = datasets.load_wine()
+    order = rng(5).permutation(len(held.target))
+    x, y = np.concatenate([held.data[order]] * copies), np.concatenate([held.target[order]] * copies)
+    return list(held.feature_names), x + rng(0).normal(0, 0.02, x.shape) * x.std(0), y
+
+
+def series(count: int = 1000) -> dict[str, Array]:
+    """Temperature, humidity and load by the hour."""
+    draws, hours = rng(2), np.arange(count)
+    day = 8 * np.sin(hours / 24 * 2 * np.pi - 2) + 6 * np.sin(hours / 700)
+    slow = np.zeros(count)
+    for at in range(1, count):
+        slow[at] = 0.9 * slow[at - 1] + draws.normal(0, 0.8)
+    temp = 12 + day + slow
+    return {
+        "time": np.array([f"2021-{1 + h // 672:02d}-{1 + h // 24 % 28:02d} {h % 24:02d}:00" for h in hours]),
+        "temp": temp.round(2),
+        "humidity": np.clip(70 - 1.5 * day + draws.normal(0, 4, count), 5, 100).round(1),
+        "load": (300 - 6 * temp + 25 * np.cos(hours / 12 * np.pi) + draws.normal(0, 6, count)).round(2),
+    }
+
+
+def keep(folder: Path, held: dict[str, Array]) -> None:
+    write(folder / "grid.csv", list(held), zip(*held.values(), strict=True))
+
+
+def texts(count: int, seed: int) -> list[tuple[str, str]]:
+    draws, found = rng(seed), []
+    for _ in range(count):
+        topic = list(TOPICS)[draws.integers(3)]
+        words = []
+        for _ in range(draws.integers(6, 14)):
+            sides = [(TOPICS[topic], draws.integers(8)), (FILLING, draws.integers(len(FILLING)))]
+            source, at = sides[0] if draws.random() < 0.25 else sides[1]
+            words.append(source[at])
+        found.append((" ".join(words), topic))
+    return found
+
+
+@fault
+def labels_two_rows_up(folder: Path) -> Fault:
+    x, y = digits()
+    y[200:500] = np.roll(y[200:500], -2)
+    four(folder, x.reshape(len(x), -1), y, 650)
+    return Fault("file_labels_fit", "slid", "y_train.npy", (200, 499), "y")
+
+
+@fault
+def labels_of_a_part_shuffled(folder: Path) -> Fault:
+    head, x, y = wine(3)
+    y[100:260] = rng(4).permutation(y[100:260])
+    for name, rows in (("train", slice(0, 420)), ("test", slice(420, None))):
+        write(folder / f"wine_{name}.csv", [*head, "cultivar"], np.c_[x[rows].round(4), y[rows]], ";")
+    return Fault("file_labels_fit", "chance_in_part", "wine_train.csv", (100, 259), "cultivar")
+
+
+@fault
+def a_shard_of_texts_slides(folder: Path) -> Fault:
+    for number in range(3):
+        held = texts(250, 10 + number)
+        topics = [topic for _, topic in held]
+        if number == 1:
+            topics = topics[-1:] + topics[:-1]
+        pairs = zip(held, topics, strict=True)
+        lines(folder / f"week{number}.jsonl", ({"headline": text, "topic": topic} for (text, _), topic in pairs))
+    return Fault("file_labels_fit", "slid", "week1.jsonl", (0, 249), "topic")
+
+
+SYLLABLES = {
+    "hill": "bra mor glen dun tar kil".split(),
+    "lake": "sel ina lo vee ri ano".split(),
+    "moor": "ash ford wick thor ley by".split(),
+}
+
+
+def names(kind: str, count: int, seed: int) -> list[str]:
+    draws = rng(seed)
+    return ["".join(draws.choice(SYLLABLES[kind], draws.integers(2, 4))) for _ in range(count)]
+
+
+@fault
+def two_lists_swapped_in_part(folder: Path) -> Fault:
+    held = {kind: names(kind, 200, seed) for seed, kind in enumerate(SYLLABLES)}
+    held["hill"][:90], held["lake"][:90] = held["lake"][:90], held["hill"][:90]
+    for kind, rows in held.items():
+        (folder / f"{kind}.txt").write_text("\n".join(rows) + "\n")
+    return Fault("file_labels_fit", "chance_in_part", "hill.txt", (0, 89))
+
+
+@fault
+def noisy_training_labels(folder: Path) -> Fault:
+    x, y = digits()
+    wrong = np.flatnonzero(rng(0).random(650) < 0.6)
+    y[wrong] = rng(1).integers(0, 10, len(wrong))
+    four(folder, x.reshape(len(x), -1), y, 650)
+    return Fault("file_labels_fit", "noisy", "y_train.npy", None, "y")
+
+
+@fault
+def labels_wrong_at_random(folder: Path) -> Fault:
+    x, y = datasets.make_blobs(600, 6, centers=4, cluster_std=1.2, random_state=1)
+    wrong = np.flatnonzero(rng(0).random(600) < 0.45)
+    y[wrong] = rng(1).integers(0, 4, len(wrong))
+    write(folder / "points.csv", [*"abcdef", "class"], ([*row, "wxyz"[label]] for row, label in zip(x, y, strict=True)))
+    return Fault("file_labels_fit", "contradicted", "points.csv", None, "class")
+
+
+@fault
+def one_clinic_in_other_units(folder: Path) -> Fault:
+    held = datasets.load_breast_cancer()
+    names = [name.replace(" ", "_") for name in held.feature_names]
+    for number, clinic in enumerate("abc"):
+        rows = held.data[number::3].copy()
+        rows[:, 3] *= 0.01 if number == 1 else 1
+        told = ("MB"[label] for label in held.target[number::3])
+        table = ([*row, label] for row, label in zip(rows[:, :8], told, strict=True))
+        write(folder / f"clinic_{clinic}.tsv", [*names[:8], "diagnosis"], table, "\t")
+    return Fault("file_units", "other_in_part", "clinic_b.tsv", None, "mean_area")
+
+
+@fault
+def kelvin_for_some_days(folder: Path) -> Fault:
+    held = series()
+    held["temp"][400:700] += 273.15
+    keep(folder, held)
+    return Fault("file_units", "other_in_part", "grid.csv", (400, 699), "temp")
+
+
+@fault
+def a_target_in_thousands(folder: Path) -> Fault:
+    x, y = datasets.make_friedman1(700, 6, noise=1, random_state=2)
+    y[200:400] *= 1000
+    write(folder / "yield.csv", [*"abcdef", "target"], np.c_[x, y].round(4))
+    return Fault("file_units", "other_in_target", "yield.csv", (200, 399), "target")
+
+
+@fault
+def a_test_set_standardised(folder: Path) -> Fault:
+    draws = rng(0)
+    kind, at = draws.integers(0, 5, 500), np.arange(200)
+    x = 400 * np.sin(at * (0.05 + 0.04 * kind[:, None]) + draws.uniform(0, 6, (500, 1))) + 900
+    x = (x + draws.normal(0, 60, x.shape)).astype(np.float32)
+    x[350:] = (x[350:] - x.mean()) / x.std()
+    four(folder, x, kind, 350)
+    return Fault("file_units", "other_in_validation", "X_test.npy", None, "x")
+
+
+@fault
+def texts_in_capitals_for_validation(folder: Path) -> Fault:
+    lines(folder / "train.jsonl", ({"headline": text, "label": topic} for text, topic in texts(300, 1)))
+    lines(folder / "valid.jsonl", ({"headline": text.upper(), "label": topic} for text, topic in texts(100, 2)))
+    return Fault("file_units", "other_in_validation", "valid.jsonl", None, "headline")
+
+
+@fault
+def images_of_a_class_blank(folder: Path) -> Fault:
+    x, y = digits()
+    x[:600][y[:600] == 7] = 0
+    for name, rows in (("part0", slice(None, 600)), ("test", slice(600, None))):
+        np.savez(folder / f"{name}.npz", pixels=x[rows].astype(np.uint8), digit=y[rows])
+    return Fault("file_constant_values", "class_emptied", "part0.npz", None, "pixels")
+
+
+@fault
+def a_sensor_stuck(folder: Path) -> Fault:
+    x = rng(0).normal(20, 5, (900, 5))
+    y = x @ [1, 0.5, -1, 2, 0.1]
+    x[300:460, 3] = x[300, 3]
+    write(folder / "plant.csv", ["p1", "p2", "p3", "p4", "p5", "output"], np.c_[x, y].round(3))
+    return Fault("file_constant_values", "part_emptied", "plant.csv", (300, 459), "p4")
+
+
+@fault
+def infinite_features(folder: Path) -> Fault:
+    x, y = digits()
+    held = x.reshape(len(x), -1).astype(np.float32)
+    held[[5, 77, 400], 10] = np.inf
+    four(folder, held, y, 650)
+    return Fault("file_missing_values", "infinite", "X_train.npy", (5, 400), "x[:, 10]")
+
+
+@fault
+def empty_cells(folder: Path) -> Fault:
+    held = series(400)
+    cells = [f"{value}" if at % 90 != 50 else "" for at, value in enumerate(held["humidity"])]
+    keep(folder, {**held, "humidity": np.array(cells)})
+    return Fault("file_missing_values", "missing", "grid.csv", (50, 320), "humidity")
+
+
+@fault
+def test_texts_in_training(folder: Path) -> Fault:
+    train, test = texts(500, 1), texts(150, 2)
+    train += [test[at] for at in rng(3).permutation(150)[:60]]
+    write(folder / "news_train.csv", ["headline", "topic"], train)
+    write(folder / "news_test.csv", ["headline", "topic"], test)
+    return Fault("file_rows_shared", "copied", "news_train.csv", (500, 559))
+
+
+@fault
+def every_row_twice(folder: Path) -> Fault:
+    head, x, y = wine()
+    write(folder / "wine.csv", [*head, "cultivar"], np.concatenate([np.c_[x, y]] * 2))
+    return Fault("file_rows_shared", "repeated", "wine.csv")
+
+
+@fault
+def a_column_from_the_target(folder: Path) -> Fault:
+    x, y = datasets.make_friedman1(800, 7, noise=1, random_state=0)
+    told = y * 1.7 + 4 + rng(0).normal(0, 0.05, len(y))
+    rows = np.c_[x, told, y].round(5).tolist()
+    names = [*(f"f{at}" for at in range(8)), "target"]
+    (folder / "records.json").write_text(json.dumps([dict(zip(names, row, strict=True)) for row in rows]))
+    return Fault("file_tells_target", "may_tell", "records.json", None, "f7")
+
+
+@fault
+def a_sensor_of_the_future(folder: Path) -> Fault:
+    held = series()
+    keep(folder, {**held, "sensor_b": np.r_[held["load"][3:], held["load"][-3:]] * 0.5 + 10})
+    return Fault("file_tells_target", "future", "grid.csv", None, "sensor_b")
+
+
+@fault
+def a_class_nearly_gone(folder: Path) -> Fault:
+    x, y = datasets.make_moons(900, noise=0.2, random_state=0)
+    kept = [at for at in range(600) if y[at] == 0 or (y[:at] == 1).sum() < 5]
+    write(folder / "train.csv", ["a", "b", "y"], ([*x[at], y[at]] for at in kept))
+    write(folder / "test.csv", ["a", "b", "y"], ([*x[at], y[at]] for at in range(600, 900)))
+    return Fault("file_class_counts", "lost", "train.csv", None, "y")
+
+
+@fault
+def classes_counted_from_one(folder: Path) -> Fault:
+    x, y = digits()
+    y[:650] += 1
+    four(folder, x.reshape(len(x), -1), y, 650)
+    return Fault("file_label_coding", "differs", "y_train.npy", None, "y")
+
+
+@fault
+def embeddings_of_another_order(folder: Path) -> Fault:
+    x, y = digits()
+    held = np.tanh(x.reshape(len(x), -1) @ rng(0).normal(0, 0.03, (16, 24)))
+    for name, values in (("images", x), ("labels", y), ("embeddings", held[rng(1).permutation(len(held))])):
+        np.save(folder / f"{name}.npy", values)
+    return Fault("file_cache_fits", "unrelated", "embeddings.npy")
+
+
+@fault
+def embeddings_late_in_half(folder: Path) -> Fault:
+    x, y = digits()
+    held = np.tanh(x.reshape(len(x), -1) @ rng(0).normal(0, 0.03, (16, 24)))
+    held[450:] = np.roll(held[450:], 2, axis=0)
+    for name, values in (("images", x), ("labels", y), ("embeddings", held)):
+        np.save(folder / f"{name}.npy", values)
+    return Fault("file_cache_fits", "slid", "embeddings.npy", (450, 899))
+
+
+@fault
+def dates_at_other_rows(folder: Path) -> Fault:
+    held = series()
+    keep(folder, {**held, "time": rng(0).permutation(held["time"])})
+    return Fault("file_time_order", "scattered", "grid.csv", None, "time")
+
+
+@sound
+def iris_sorted_by_species(folder: Path) -> None:
+    held = datasets.load_iris()
+    table = ([*row, held.target_names[label]] for row, label in zip(held.data, held.target, strict=True))
+    write(folder / "iris.csv", ["sl", "sw", "pl", "pw", "species"], table)
+
+
+@sound
+def lists_of_names(folder: Path) -> None:
+    for seed, kind in enumerate(SYLLABLES):
+        (folder / f"{kind}.txt").write_text("\n".join(sorted(names(kind, 200, seed))) + "\n")
+
+
+@sound
+def digits_in_four_arrays(folder: Path) -> None:
+    x, y = digits()
+    four(folder, x.reshape(len(x), -1), y, 650)
+
+
+@sound
+def diabetes_in_two_files(folder: Path) -> None:
+    held = datasets.load_diabetes()
+    for name, rows in (("train", slice(None, 340)), ("test", slice(340, None))):
+        write(folder / f"{name}.csv", [*held.feature_names, "target"], np.c_[held.data[rows], held.target[rows]])
+
+
+@sound
+def a_series_by_the_hour(folder: Path) -> None:
+    keep(folder, series())
+
+
+@sound
+def four_random_walks(folder: Path) -> None:
+    write(folder / "walk.csv", list("abcd"), (np.cumsum(rng(0).normal(0, 1, (1500, 4)), 0) + 50).round(3))
+
+
+@sound
+def regions_that_differ(folder: Path) -> None:
+    for number, name in enumerate(("north", "south", "east")):
+        x = rng(number).normal([10 + 4 * number, 50, 3], [2 + number, 8, 1], (250, 3))
+        y = x @ [3, 1, -4] + rng(9).normal(0, 3, 250)
+        write(folder / f"{name}.csv", ["a", "b", "c", "sales"], np.c_[x, y].round(3))
+
+
+@sound
+def a_rare_class_in_both_files(folder: Path) -> None:
+    x, y = datasets.make_classification(1500, 10, weights=[0.96], random_state=0)
+    for name, rows in (("train", slice(None, 1100)), ("test", slice(1100, None))):
+        write(folder / f"{name}.csv", [*"abcdefghij", "label"], np.c_[x[rows].round(4), y[rows]])
+
+
+@sound
+def texts_in_two_files(folder: Path) -> None:
+    write(folder / "news_train.csv", ["headline", "topic"], texts(500, 1))
+    write(folder / "news_test.csv", ["headline", "topic"], texts(150, 2))
+
+
+@sound
+def earlier_values_as_columns(folder: Path) -> None:
+    load = series()["load"]
+    table = np.c_[load[:-2], load[1:-1], load[2:]]
+    write(folder / "lags.csv", ["load_lag2", "load_lag1", "load"], table)
+
+
+@sound
+def embeddings_of_the_same_order(folder: Path) -> None:
+    x, y = digits()
+    held = np.tanh(x.reshape(len(x), -1) @ rng(0).normal(0, 0.03, (16, 24)))
+    for name, values in (("images", x), ("labels", y), ("embeddings", held)):
+        np.save(folder / f"{name}.npy", values)
