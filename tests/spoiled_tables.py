@@ -172,11 +172,11 @@ def noisy_training_labels(folder: Path) -> Fault:
 
 @fault
 def labels_wrong_at_random(folder: Path) -> Fault:
-    x, y = datasets.make_blobs(600, 6, centers=4, cluster_std=1.2, random_state=1)
-    wrong = np.flatnonzero(rng(0).random(600) < 0.45)
+    x, y = datasets.make_blobs(900, 6, centers=4, cluster_std=1.2, random_state=1)
+    wrong = np.flatnonzero(rng(0).random(900) < 0.45)
     y[wrong] = rng(1).integers(0, 4, len(wrong))
     write(folder / "points.csv", [*"abcdef", "class"], ([*row, "wxyz"[label]] for row, label in zip(x, y, strict=True)))
-    return Fault("file_labels_fit", "contradicted", "points.csv", None, "class")
+    return Fault("file_labels_fit", "noisy", "points.csv", None, "class")
 
 
 @fault

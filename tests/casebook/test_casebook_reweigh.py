@@ -159,12 +159,14 @@ def test_a_trial_is_judged_under_a_table_and_without_a_part() -> None:
     assert less.reason
 
 
-def test_parts_are_worth_what_is_lost_without_them() -> None:
-    parts = {part.name: part for part in ablate.ablate(records(), lambda _: KNOWN)}
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_parts_are_worth_what_is_lost_without_them(jobs: int) -> None:
+    parts = {part.name: part for part in ablate.ablate(records(), lambda _: KNOWN, jobs)}
     assert (parts["loss_input_kind"].clear, parts["loss_input_kind"].first) == (2, 1)
     assert parts["loss_input_kind"].detected == 1
     assert parts["event_order"].decided == 0
-    assert [part.name for part in ablate.droppable(parts.values(), least=2)] == ["event_order"]
+    assert parts["loss_input_kind"].named == 1
+    assert ablate.idle(parts.values()) == ([], ["event_order", "mode_in_training"])
     assert ablate.rows(list(parts.values()))[1][0] == "observe"
 
 

@@ -179,6 +179,15 @@ def test_arrays_of_as_many_rows_belong_together(tmp_path: Path) -> None:
     assert all(len(part.columns) == 2 for part in found[0].parts)
 
 
+def test_arrays_of_which_a_part_is_read_still_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clew.data.read.MOST_BYTES", 30 * 4 * 36)
+    np.save(tmp_path / "X_train.npy", np.random.default_rng(0).normal(size=(90, 6, 6)))
+    np.save(tmp_path / "y_train.npy", np.arange(90) % 3)
+    found = families_of([read(str(path), path.name) for path in sorted(tmp_path.iterdir())])
+    assert [(part.rows, len(part.columns)) for family in found for part in family.parts] == [(30, 2)]
+    assert {len(column.values) for column in found[0].parts[0].columns} == {30}
+
+
 def test_words_of_names() -> None:
     assert words("X_train") == ["x", "train"]
     assert words("lag1") == ["lag"]

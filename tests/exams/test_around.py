@@ -209,6 +209,30 @@ def test_undisturbed_rows_are_the_ones_that_were_given(tmp_path: Path) -> None:
         assert int(y[at]) == int(label)
 
 
+def collated(inputs: torch.Tensor) -> torch.Tensor:
+    """As a worker of a loader does it: rows, each with its noise, written into memory that is there."""
+    held = torch.empty_like(inputs)
+    torch.stack([row + 3 * torch.randn(8) for row in inputs], out=held)
+    return held
+
+
+def stacked(inputs: torch.Tensor) -> torch.Tensor:
+    return torch.stack([row + 3 * torch.randn(8) for row in inputs])
+
+
+def test_what_the_script_computes_is_never_written_to(tmp_path: Path) -> None:
+    seen = []
+
+    def augment(inputs: torch.Tensor) -> torch.Tensor:
+        made = collated(inputs)
+        seen.append((inputs.clone(), made))
+        return made
+
+    kept(tmp_path / "written", Loop(augment=augment, steps=3))
+    assert all(float((made - inputs).abs().mean()) > 1 for inputs, made in seen)
+    assert len(kept(tmp_path / "made", Loop(augment=stacked, steps=3)).plain_batches) == 3
+
+
 def test_numbers_drawn_for_the_task_are_no_augmentation(tmp_path: Path) -> None:
     def diffusion() -> None:
         model = nn.Linear(8, 8)

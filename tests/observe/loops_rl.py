@@ -89,9 +89,14 @@ def actor_critic(
     maximize: bool = False,
     fixed: int = 0,
     rate: float = 3e-3,
+    gamma: float = GAMMA,
+    late: int = 0,
+    bonus: float = 0.01,
+    subtract: bool = True,
+    followed: bool = False,
     updates: int = 40,
 ) -> Any:
-    """One-step targets on the corridor."""
+    """One-step targets on the corridor. `late` rolls the actions, `followed` keeps what followed for the state."""
     torch.manual_seed(0)
     env = Corridor(fixed=fixed)
     actor, critic = networks(LENGTH)
@@ -103,7 +108,7 @@ def actor_critic(
             with torch.no_grad():
                 action = Categorical(logits=actor(state)).sample()
             after, reward, done = env.step(int(action))
-            states.append(state)
+            states.append(after if followed else state)
             actions.append(action)
             rewards.append(reward)
             following.append(after)
@@ -111,20 +116,25 @@ def actor_critic(
             state = env.reset() if done else after
         paid, over = torch.tensor(rewards), torch.tensor(dones)
         with torch.no_grad():
-            target = paid + GAMMA * (1 - over if mask else 1.0) * critic(torch.stack(following)).squeeze(1)
+            target = paid + gamma * (1 - over if mask else 1.0) * critic(torch.stack(following)).squeeze(1)
         values = critic(torch.stack(states)).squeeze(1)
-        advantage = target - values
+        advantage = target - values if subtract else target
         policy = Categorical(logits=actor(torch.stack(states)))
         weights = advantage.detach() if detach else advantage
-        policy_loss = sign * (policy.log_prob(torch.stack(actions)) * weights).mean()
+        policy_loss = sign * (policy.log_prob(torch.stack(actions).roll(late)) * weights).mean()
         value_loss = (values - target).pow(2).mean() if written_out else F.mse_loss(values, target)
-        loss = policy_loss + 0.5 * value_loss - 0.01 * policy.entropy().mean()
+        loss = policy_loss + 0.5 * value_loss - bonus * policy.entropy().mean()
         if maximize:
             loss = -loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     return state_of(actor, critic, optimizer)
+
+
+def best_of(network: nn.Module, obs: Any) -> int:
+    with torch.no_grad():
+        return int(network(torch.from_numpy(obs)).argmax())
 
 
 def dqn(
@@ -134,28 +144,45 @@ def dqn(
     limit_ends: bool = False,
     limit: int = 30,
     unit: float = 1.0,
+    factor: float = 1.0,
+    gamma: float = GAMMA,
+    slipped: bool = False,
+    late: int = 0,
+    play: str = "random",
+    noise: bool = False,
+    every: int = 1,
     updates: int = 60,
 ) -> Any:
-    """Q-learning from a replay buffer on the drifting point."""
+    """Q-learning from a replay buffer on the drifting point. `slipped` keeps what followed for the state, `late` the
+    action of so many steps before; `play` says how actions are chosen."""
     random.seed(0)
     torch.manual_seed(0)
     env = Drift(limit, unit)
     online = networks(3)[0]
+    if noise:
+        online.insert(1, nn.Dropout(0.1))
     target_network = online if target == "same" else copy.deepcopy(online)
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-3)
     buffer: deque[tuple[Any, Any, int, float, float]] = deque(maxlen=3000)
     obs, _ = env.reset(seed=0)
     last_reward = 0.0
-    for step in range(200 + updates):
-        action = random.randrange(2)
+    actions: deque[int] = deque([0] * 4, maxlen=4)
+    warm_up = 200 if play == "random" and updates < 100 else 310
+    steps = warm_up + every * updates
+    for step in range(steps):
+        epsilon = {"random": 1.0, "greedy": 0.0, "decays": 1.0 - 0.9 * step / steps}[play]
+        action = random.randrange(2) if random.random() < epsilon else best_of(online, obs)
+        actions.append(action)
         following, reward, terminated, truncated, _ = env.step(action)
         kept = reward if reward_of == "own" else last_reward
         last_reward = reward
-        buffer.append((obs, following, action, kept, float(terminated or (truncated and limit_ends))))
+        seen = following if slipped else obs
+        ended = float(terminated or (truncated and limit_ends))
+        buffer.append((seen, following, actions[-1 - late], factor * kept, ended))
         obs = following
         if terminated or truncated:
             obs, _ = env.reset()
-        if step < 200:
+        if step < warm_up or step % every:
             continue
         picked = random.sample(buffer, 64)
         b_obs, b_next = (torch.from_numpy(np.stack([row[i] for row in picked])) for i in (0, 1))
@@ -163,7 +190,7 @@ def dqn(
         b_reward, b_done = (torch.tensor([row[i] for row in picked], dtype=torch.float32) for i in (3, 4))
         with torch.no_grad():
             best = target_network(b_next).max(1).values
-        aim = b_reward + GAMMA * best * (1 - b_done if mask else 1.0)
+        aim = b_reward + gamma * best * (1 - b_done if mask else 1.0)
         q = online(b_obs).gather(1, b_action[:, None]).squeeze(1)
         loss = F.smooth_l1_loss(q, aim)
         optimizer.zero_grad()
@@ -171,10 +198,20 @@ def dqn(
         optimizer.step()
         if target in ("copy", "every") and step % (1 if target == "every" else 25) == 0:
             target_network.load_state_dict(online.state_dict())
+        elif target == "itself" and step % 5 == 0:
+            target_network.load_state_dict(target_network.state_dict())
     return state_of(online, target_network, optimizer)
 
 
-def ppo(mask: bool = True, sign: float = 1.0, scale: float = 1.0, rate: float = 1e-3, updates: int = 3) -> Any:
+def ppo(
+    mask: bool = True,
+    sign: float = 1.0,
+    scale: float = 1.0,
+    rate: float = 1e-3,
+    late: int = 0,
+    past_the_end: bool = False,
+    updates: int = 3,
+) -> Any:
     """Lambda returns over rollouts of four environments side by side, in shuffled minibatches."""
     np.random.seed(0)
     torch.manual_seed(0)
@@ -185,27 +222,35 @@ def ppo(mask: bool = True, sign: float = 1.0, scale: float = 1.0, rate: float = 
     obs = torch.from_numpy(envs.reset(seed=0)[0])
     for _ in range(updates):
         held: dict[str, list[torch.Tensor]] = {
-            name: [] for name in ("obs", "actions", "logs", "values", "rewards", "ends")
+            name: [] for name in ("obs", "actions", "logs", "values", "rewards", "ends", "after")
         }
         for _ in range(32):
             with torch.no_grad():
                 policy = Categorical(logits=actor(obs))
                 action = policy.sample()
                 held["values"].append(critic(obs).flatten())
-            following, reward, terminated, truncated, _ = envs.step(action.numpy())
+            following, reward, terminated, truncated, info = envs.step(action.numpy())
+            if past_the_end:
+                last = following.copy()
+                for lane in np.flatnonzero(terminated | truncated):
+                    last[lane] = info["final_obs"][lane]
+                with torch.no_grad():
+                    held["after"].append(critic(torch.from_numpy(last)).flatten())
             held["obs"].append(obs)
             held["actions"].append(action)
             held["logs"].append(policy.log_prob(action))
             held["rewards"].append(torch.from_numpy(reward * scale).float())
             held["ends"].append(torch.from_numpy(terminated | truncated).float())
             obs = torch.from_numpy(following)
-        roll = {name: torch.stack(items) for name, items in held.items()}
+        roll = {name: torch.stack(items) for name, items in held.items() if items}
+        roll["actions"] = roll["actions"].roll(late, 0)
         with torch.no_grad():
             then, running = critic(obs).flatten(), torch.zeros(4)
             advantages = torch.zeros_like(roll["rewards"])
             for t in reversed(range(32)):
                 going = 1 - roll["ends"][t] if mask else 1.0
-                delta = roll["rewards"][t] + GAMMA * then * going - roll["values"][t]
+                value = roll["after"][t] if past_the_end else then * going
+                delta = roll["rewards"][t] + GAMMA * value - roll["values"][t]
                 running = delta + GAMMA * 0.9 * going * running
                 advantages[t], then = running, roll["values"][t]
         targets = (advantages + roll["values"]).flatten()
@@ -253,6 +298,39 @@ def reinforce(sign: float = -1.0, updates: int = 12) -> None:
         gains = torch.tensor(returns)
         gains = (gains - gains.mean()) / (gains.std() + 1e-8)
         loss = sign * (torch.stack(logs) * gains).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def with_baseline(backwards: bool = False, gamma: float = GAMMA, unit: float = 1.0, updates: int = 8) -> None:
+    """Policy gradient on whole episodes, with a learned baseline."""
+    torch.manual_seed(0)
+    env = Drift()
+    actor, critic = networks(3)
+    optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=1e-3)
+    for update in range(updates):
+        seen, actions, returns = [], [], []
+        for episode in range(3):
+            obs, _ = env.reset(seed=3 * update + episode)
+            rewards: list[float] = []
+            done = False
+            while not done:
+                seen.append(torch.from_numpy(obs))
+                with torch.no_grad():
+                    actions.append(Categorical(logits=actor(seen[-1])).sample())
+                obs, reward, terminated, truncated, _ = env.step(actions[-1].item())
+                rewards.append(reward)
+                done = terminated or truncated
+            total, found = 0.0, []
+            for reward in reversed(rewards):
+                total = reward + gamma * total
+                found.append(total)
+            returns += found if backwards else found[::-1]
+        states, gains = torch.stack(seen), unit * torch.tensor(returns)
+        values = critic(states).squeeze(1)
+        log = Categorical(logits=actor(states)).log_prob(torch.stack(actions))
+        loss = F.mse_loss(values, gains) - (log * (gains - values.detach())).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

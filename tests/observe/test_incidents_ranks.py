@@ -1,4 +1,4 @@
-"""Ranks that do not exchange what they should: real processes on gloo, started by torchrun."""
+"""Ranks that do not exchange what they should: real processes on gloo."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from launching import clew_run, script
 
-TORCHRUN = ("--", str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc-per-node", "2")
+TWO_RANKS = ("--", sys.executable, str(Path(__file__).with_name("two_ranks.py")))
 TORN_DOWN = "terminate called without an active exception"
 """A rank that ends while gloo's threads still run is aborted by C++ now and then, also without clew: then run again."""
 
@@ -49,7 +49,7 @@ def under_clew(folder: Path, move: str, train: str) -> dict[str, Any]:
         below = folder / str(attempt)
         below.mkdir()
         script(below, RANKS.format(move=move, train=train))
-        said = clew_run(below, "--json", "out.json", *TORCHRUN, "train.py")
+        said = clew_run(below, "--json", "out.json", *TWO_RANKS, "train.py")
         if TORN_DOWN not in said.err:
             break
     assert said.status == 0, said.err

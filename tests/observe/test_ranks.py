@@ -1,4 +1,4 @@
-"""Whether replicas have parted is seen by joining the ranks: real processes on gloo, started by torchrun, and traces
+"""Whether replicas have parted is seen by joining the ranks: real processes on gloo, and traces
 made up for the ways in which ranks differ rightly.
 """
 
@@ -14,7 +14,7 @@ from clew.observe.ranks import GRADIENT, PARAMETER, REPLICATED, TALK, drifted
 from clew.records.clue import Reading, Unclear
 from clew.records.trace import Series
 
-TORCHRUN = ("--", str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc-per-node", "2")
+TWO_RANKS = ("--", sys.executable, str(Path(__file__).with_name("two_ranks.py")))
 TORN_DOWN = "terminate called without an active exception"
 """A rank that ends while gloo's threads still run is aborted by C++ now and then, also without clew: then run again."""
 
@@ -54,7 +54,7 @@ def under_clew(folder: Path, seed: str = "0", wrap: str = "", loss: str = PLAIN,
         below = folder / str(attempt)
         below.mkdir()
         script(below, text)
-        said = clew_run(below, "--json", "out.json", *TORCHRUN, "train.py")
+        said = clew_run(below, "--json", "out.json", *TWO_RANKS, "train.py")
         if TORN_DOWN not in said.err:
             break
     table = json.loads((below / "out.json").read_text())

@@ -9,7 +9,9 @@ from typing import Any
 import loops_rl as loops
 import pytest
 import torch
-from loops_rl import Corridor, actor_critic, dqn, ppo, reinforce, supervised
+from hypothesis import given
+from hypothesis import strategies as st
+from loops_rl import Corridor, actor_critic, dqn, ppo, reinforce, supervised, with_baseline
 from loops_training import Loop, answers, text_at
 
 from clew.app.domain import domain_seen
@@ -20,30 +22,41 @@ from clew.observe.envs import told_by
 from clew.observe.hooks import watching
 from clew.observe.registry import all_watches
 from clew.observe.watch import Watch
-from clew.observe.watches import target_network_lag
+from clew.observe.watches import exploration_rate, target_network_lag
+from clew.observe.watches._rl_pairs import Tally
 from clew.observe.watches.advantage_detached import AdvantageDetached
 from clew.observe.watches.advantage_statistics import AdvantageStatistics
+from clew.observe.watches.discount_in_targets import DiscountInTargets
+from clew.observe.watches.entropy_pull import EntropyPull
 from clew.observe.watches.entropy_trend import EntropyTrend
 from clew.observe.watches.explained_variance import ExplainedVariance
+from clew.observe.watches.exploration_rate import ExplorationRate
 from clew.observe.watches.kl_per_update import KlPerUpdate
 from clew.observe.watches.observation_scale import ObservationScale
 from clew.observe.watches.policy_direction import PolicyDirection
+from clew.observe.watches.reward_in_targets import RewardInTargets
 from clew.observe.watches.reward_of_own_step import RewardOfOwnStep
 from clew.observe.watches.target_network_lag import TargetNetworkLag
 from clew.observe.watches.terminal_handling import TerminalHandling
+from clew.observe.watches.transition_pairs import TransitionPairs
 from clew.observe.watches.value_target_range import ValueTargetRange
 
 WATCHES: list[type[Watch]] = [
     AdvantageDetached,
     AdvantageStatistics,
+    DiscountInTargets,
+    EntropyPull,
     EntropyTrend,
     ExplainedVariance,
+    ExplorationRate,
     KlPerUpdate,
     ObservationScale,
     PolicyDirection,
+    RewardInTargets,
     RewardOfOwnStep,
     TargetNetworkLag,
     TerminalHandling,
+    TransitionPairs,
     ValueTargetRange,
 ]
 
@@ -57,7 +70,13 @@ SOUND: dict[str, Loop] = {
     "Q-learning, limits as ends, rarely reached": partial(dqn, limit_ends=True, limit=200),
     "lambda returns": ppo,
     "lambda returns, scaled reward": partial(ppo, scale=0.1),
+    "Q-learning, from best play to best play with noise": partial(dqn, play="greedy", noise=True, updates=110),
+    "Q-learning, without a discount": partial(dqn, gamma=1.0),
+    "Q-learning, ever less random": partial(dqn, play="decays", every=10, updates=110),
+    "actor-critic, strong bonus for a moment": partial(actor_critic, bonus=3.0, updates=8),
     "policy gradient": reinforce,
+    "policy gradient with a baseline": with_baseline,
+    "policy gradient with a baseline of another scale": partial(with_baseline, unit=0.03),
     "no agent": supervised,
 }
 
@@ -76,6 +95,24 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(dqn, reward_of="previous"), RewardOfOwnStep, "neighbour"),
     (partial(dqn, target="same"), TargetNetworkLag, "same_network"),
     (partial(dqn, target="every"), TargetNetworkLag, "same_network"),
+    (partial(ppo, past_the_end=True), TerminalHandling, "bootstraps_over_terminal"),
+    (partial(dqn, target="itself"), TargetNetworkLag, "never_updated"),
+    (partial(dqn, factor=-1.0), RewardInTargets, "negated"),
+    (partial(ppo, scale=-0.1), RewardInTargets, "negated"),
+    (partial(dqn, factor=1000.0), RewardInTargets, "enlarged"),
+    (partial(dqn, gamma=0.0), DiscountInTargets, "nothing_later"),
+    (partial(actor_critic, gamma=0.0), DiscountInTargets, "nothing_later"),
+    (partial(dqn, gamma=1.05), DiscountInTargets, "above_one"),
+    (partial(with_baseline, backwards=True), DiscountInTargets, "backwards"),
+    (partial(dqn, slipped=True), TransitionPairs, "neighbour"),
+    (partial(actor_critic, followed=True), TransitionPairs, "neighbour"),
+    (partial(dqn, late=1), TransitionPairs, "neighbour"),
+    (partial(ppo, late=1), TransitionPairs, "neighbour"),
+    (partial(actor_critic, late=1), TransitionPairs, "neighbour"),
+    (partial(actor_critic, bonus=10.0), EntropyPull, "overrides"),
+    (partial(actor_critic, bonus=-2.0), EntropyPull, "punishes"),
+    (partial(actor_critic, subtract=False), AdvantageStatistics, "no_baseline"),
+    (partial(dqn, play="greedy", updates=110), ExplorationRate, "none"),
     (partial(ppo, scale=1000.0), ValueTargetRange, "outside"),
     (partial(dqn, unit=1000.0), ObservationScale, "raw"),
     (partial(ppo, rate=0.1), KlPerUpdate, "spike"),
@@ -111,6 +148,22 @@ def test_sound_agents_raise_no_alarm(tmp_path: Path, name: str) -> None:
         (reinforce, PolicyDirection, "along"),
         (actor_critic, AdvantageDetached, "detached"),
         (dqn, RewardOfOwnStep, "own"),
+        (dqn, RewardInTargets, "as_given"),
+        (partial(ppo, scale=0.1), RewardInTargets, "as_given"),
+        (dqn, DiscountInTargets, "usual"),
+        (ppo, DiscountInTargets, "usual"),
+        (with_baseline, DiscountInTargets, "usual"),
+        (dqn, TransitionPairs, "own"),
+        (ppo, TransitionPairs, "own"),
+        (actor_critic, TransitionPairs, "own"),
+        (actor_critic, EntropyPull, "usual"),
+        (partial(dqn, play="decays", every=10, updates=110), ExplorationRate, "decays"),
+        (partial(dqn, play="greedy", noise=True, updates=110), ExplorationRate, "unclear"),
+        (dqn, EntropyPull, "unclear"),
+        (actor_critic, ExplorationRate, "unclear"),
+        (reinforce, RewardInTargets, "unclear"),
+        (reinforce, DiscountInTargets, "unclear"),
+        (reinforce, TransitionPairs, "unclear"),
         (dqn, ValueTargetRange, "inside"),
         (actor_critic, ObservationScale, "normalised"),
     ],
@@ -137,6 +190,36 @@ def test_a_target_that_is_never_refreshed(tmp_path: Path, monkeypatch: pytest.Mo
     answer = answers(tmp_path / "b", loop, TargetNetworkLag)["target_network_lag"]
     assert answer["outcome"] == "never_updated"
     assert "target_network(b_next)" in text_at(answer)
+
+
+def test_play_that_stays_random_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exploration_rate, "LONG", 100)
+    for name, final in (("a", False), ("b", True)):
+        (tmp_path / name).mkdir()
+        with watching(tmp_path / name, [ExplorationRate]) as recorder:
+            dqn(every=10, updates=110)
+            recorder.checkpoint(final=final)
+            (answer,) = recorder.answers()
+        assert answer.get("outcome", "unclear") == ("never_ends" if final else "unclear"), answer
+
+
+def test_a_choice_among_two_that_is_numbered_the_other_way_is_no_slip() -> None:
+    tally = Tally()
+    for own, other in [(0, 1), (1, 0), (0, 0), (1, 1)] * 40:
+        tally.add(1 - own, own, other)
+    assert tally.says() == ""
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2)), max_size=200))
+def test_actions_say_own_or_other_only_when_nearly_all_do(rows: list[tuple[int, int, int]]) -> None:
+    tally = Tally()
+    for used, own, other in rows:
+        tally.add(used, own, other)
+    apart = [(used, own, other) for used, own, other in rows if own != other]
+    if tally.says() == "other":
+        assert sum(used == other for used, _, other in apart) >= 0.85 * len(apart) >= 0.85 * 30
+    if tally.says() == "own":
+        assert sum(used == own for used, own, _ in apart) >= 0.85 * len(apart) >= 0.85 * 30
 
 
 @pytest.mark.parametrize("loop", [actor_critic, dqn, ppo])
@@ -205,6 +288,11 @@ CAUSES: list[tuple[Loop, str]] = [
     (partial(actor_critic, detach=False), "rl.advantage_wrong"),
     (partial(dqn, target="same"), "rl.target_network"),
     (partial(dqn, reward_of="previous"), "rl.misaligned_transition"),
+    (partial(dqn, slipped=True), "rl.misaligned_transition"),
+    (partial(actor_critic, late=1), "rl.misaligned_transition"),
+    (partial(dqn, factor=-1.0), "rl.reward_sign"),
+    (partial(dqn, gamma=0.0), "rl.discounting"),
+    (partial(actor_critic, bonus=10.0), "rl.entropy_flat"),
     (actor_critic, ""),
     (dqn, ""),
     (ppo, ""),

@@ -63,8 +63,10 @@ def wandb_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wandb_runs")
     away = {"WANDB_CACHE_DIR": "cache", "WANDB_CONFIG_DIR": "config", "WANDB_DATA_DIR": "data", "WANDB_MODE": "offline"}
     words = " ".join(map(repr, VALUES))
+    # Whatever W&B keeps in the environment of this process, a service of its own among it, is not for those runs.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")}
     made = subprocess.run(
-        [sys.executable, "-c", WANDB, words], cwd=folder, env={**os.environ, **away}, capture_output=True, text=True
+        [sys.executable, "-c", WANDB, words], cwd=folder, env={**clean, **away}, capture_output=True, text=True
     )
     assert made.returncode == 0, made.stderr
     return folder / "wandb"

@@ -254,3 +254,4 @@ def test_wandbs_own_client_reads_the_same(fake: Fake, tmp_path: Path, monkeypatc
     assert len(theirs) == rows == 2500
     assert [one["acc"] for one in theirs] == list(points.series["acc"].values)
     assert held["odd"].config == {"lr": 0.1, "opt": {"b": 1}}
+    wandb.teardown()

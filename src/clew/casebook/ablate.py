@@ -1,6 +1,8 @@
 """What each instrument and each test contributes: the same runs, weighed without it."""
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from multiprocessing import Pool
 from typing import NamedTuple
 
 from clew.casebook.fit import usable
@@ -23,7 +25,7 @@ Table = Callable[[str], Knowledge]
 class Part(NamedTuple):
     """What one instrument or test is worth: the faults detected and the faults named first thanks to it, and how many
     more false alarms there would be without it. `clear`: in how many runs it said something; `decided`: in how many the
-    alarm or the cause named first hangs on it."""
+    alarm or the cause named first hangs on it; `named`: in how many the true cause is one that the test names."""
 
     name: str
     clear: int
@@ -31,6 +33,7 @@ class Part(NamedTuple):
     first: int
     alarms: int
     decided: int
+    named: int = 0
 
 
 class Said(NamedTuple):
@@ -54,14 +57,21 @@ def said(again: Again, right: tuple[str, ...]) -> Said:
     return Said(again.verdict in ("fault", "suspect"), top, top in right)
 
 
-def ablate(records: Iterable[Record], table: Table, tell: Callable[[int, int], None] | None = None) -> list[Part]:
+def ablate(
+    records: Iterable[Record], table: Table, jobs: int = 1, tell: Callable[[int, int], None] | None = None
+) -> list[Part]:
     """Instruments first, then tests, the most telling ones first."""
-    totals: dict[str, Part] = {}
     held = usable(records)
-    for number, record in enumerate(held, 1):
-        one(record, table(record.held.item.program), totals)
-        if tell is not None:
-            tell(number, len(held))
+    pairs = [(record, table(record.held.item.program)) for record in held]
+    totals: dict[str, Part] = {}
+    with Pool(jobs) if jobs > 1 else nullcontext() as pool:
+        found = pool.imap_unordered(one, pairs) if pool is not None else map(one, pairs)
+        for number, parts in enumerate(found, 1):
+            for part in parts:
+                before = totals.get(part.name)
+                totals[part.name] = part if before is None else together(before, part)
+            if tell is not None:
+                tell(number, len(held))
     rank = {name: place for place, name in enumerate(INSTRUMENTS)}
     return sorted(
         totals.values(),
@@ -69,29 +79,41 @@ def ablate(records: Iterable[Record], table: Table, tell: Callable[[int, int], N
     )
 
 
-def one(record: Record, knowledge: Knowledge, totals: dict[str, Part]) -> None:
+def together(one: Part, other: Part) -> Part:
+    return Part(one.name, *(a + b for a, b in zip(one[1:], other[1:], strict=True)))
+
+
+def one(pair: tuple[Record, Knowledge]) -> list[Part]:
     """Weigh one run without each thing that said something in it."""
+    record, knowledge = pair
     assert record.picture is not None
     item = record.held.item
     again = reweigh(record.picture, knowledge)
     whole = said(again, item.right)
-    sources = dict.fromkeys(clue.source for clue in again.clues)
-    for name in (*sources, *dict.fromkeys(clue.test for clue in again.clues)):
+    faulty = item.cause != HEALTHY
+    parts = []
+    named = {*item.right}
+    for name in dict.fromkeys([*(clue.source for clue in again.clues), *(clue.test for clue in again.clues)]):
         less = said(reweigh(record.picture, knowledge, {name}), item.right)
-        part = totals.get(name) or Part(name, 0, 0, 0, 0, 0)
-        faulty = item.cause != HEALTHY
-        totals[name] = part._replace(
-            clear=part.clear + 1,
-            detected=part.detected + faulty * (whole.alarmed - less.alarmed),
-            first=part.first + faulty * (whole.right - less.right),
-            alarms=part.alarms + (not faulty) * (less.alarmed - whole.alarmed),
-            decided=part.decided + ((whole.alarmed, whole.top) != (less.alarmed, less.top)),
+        parts.append(
+            Part(
+                name,
+                clear=1,
+                detected=faulty * (whole.alarmed - less.alarmed),
+                first=faulty * (whole.right - less.right),
+                alarms=(not faulty) * (less.alarmed - whole.alarmed),
+                decided=int((whole.alarmed, whole.top) != (less.alarmed, less.top)),
+                named=int(name in knowledge.tests and not named.isdisjoint(knowledge.tests[name].discriminates())),
+            )
         )
+    return parts
 
 
-def droppable(parts: Iterable[Part], least: int = 10) -> list[Part]:
-    """Tests on which nothing ever hung, though they had the occasion."""
-    return [part for part in parts if part.name not in INSTRUMENTS and part.clear >= least and not part.decided]
+def idle(parts: Iterable[Part]) -> tuple[list[str], list[str]]:
+    """Tests on which nothing ever hung: those that met causes that they name, and those that never did."""
+    found = [part for part in parts if part.name not in INSTRUMENTS and not part.decided]
+    met = [part.name for part in found if part.named]
+    return met, [part.name for part in found if not part.named]
 
 
 def rows(parts: list[Part]) -> list[list[str]]:

@@ -218,6 +218,7 @@ def picture(
         "run_seconds": answer["run"]["seconds"],
         "exams": exams.get("made", 0),
         "exams_ended": exams.get("ended", ""),
+        "exams_notes": [note[:120] for note in exams.get("notes", [])[:3]],
         "exams_skipped": [[entry["exam"], entry["why"][:80]] for entry in exams.get("skipped", [])],
         "exit": answer["run"]["exit"],
         "seconds": seconds,

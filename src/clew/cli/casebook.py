@@ -39,6 +39,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     fit.set_defaults(act=act_fit)
     ablate = verbs.add_parser("ablate", help="what each instrument and each test contributes")
     _which(ablate)
+    ablate.add_argument("--jobs", type=int, default=2, metavar="N", help="how many at a time (default 2)")
     ablate.set_defaults(act=act_ablate)
     limits = verbs.add_parser("limits", help="which limits of tests would tell more elsewhere")
     _which(limits)
@@ -177,13 +178,16 @@ def act_ablate(options: Namespace) -> int:
     from clew.knowledge.schema import compile_folder
     from clew.records.exact import pretty
 
+    if options.jobs < 1:
+        raise ClewError(f"--jobs takes a number from 1 on, not {options.jobs}.")
     records = kept(options)
     guesses = compile_folder(FOLDER, guessed=True)
     by_program, _, _ = fit.tables(records, guesses)
-    parts = ablate.ablate(records, lambda name: by_program.get(name, guesses), _count)
+    parts = ablate.ablate(records, lambda name: by_program.get(name, guesses), options.jobs, _count)
     print("\n".join(pages.columns(ablate.rows(parts))))
-    idle = ", ".join(part.name for part in ablate.droppable(parts))
-    print(f"\nNothing ever hung on: {idle or 'none of them'}.")
+    met, unmet = (", ".join(names) or "none" for names in ablate.idle(parts))
+    print(f"\nNothing ever hung on these, which met causes that they name: {met}.")
+    print(f"Nothing hung on these either, which met no such cause: {unmet}.")
     if options.json:
         rows = [part._asdict() for part in parts]
         save(options.json, pretty({"schema": "clew/1", "command": "casebook ablate", "parts": rows}))

@@ -29,13 +29,15 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What one file holds. `line` is the line on which row 0 stands; 0 where a file has no lines of text."""
+    """What was read of one file. `line` is the line on which row 0 stands, 0 where a file has no lines of text.
+    `whole`: nothing was left out; `total`: the rows that the file has, where more of it is known than was read."""
 
     file: str
     rows: int
     columns: tuple[Column, ...]
     line: int = 0
     whole: bool = True
+    total: int = 0
 
 
 class Part(NamedTuple):

@@ -73,18 +73,19 @@ def parts_of(tables: Sequence[Table]) -> list[Part]:
     """Files of one role with as many rows and other columns are joined: inputs in one, labels in another."""
     groups: dict[tuple[str, int], list[list[Table]]] = {}
     for table in map(named, tables):
-        key = role_of(table.file), table.rows
+        key = role_of(table.file), table.total or table.rows
         for group in groups.setdefault(key, []):
             held = {column.name for member in group for column in member.columns}
-            if not held & {column.name for column in table.columns} and table.whole:
+            if not held & {column.name for column in table.columns} and (table.whole or table.total):
                 group.append(table)
                 break
         else:
             groups[key].append([table])
     found = []
-    for (role, rows), sets in groups.items():
+    for (role, _), sets in groups.items():
         for group in sets:
-            columns = tuple(column for table in group for column in table.columns)
+            rows = min(table.rows for table in group)
+            columns = tuple(column._replace(values=column.values[:rows]) for table in group for column in table.columns)
             found.append(Part(role, rows, columns, tuple((table.file, table.line) for table in group)))
     return found
 

@@ -165,11 +165,11 @@ def _arrays(path: str, shown: str, ending: str) -> Table:
         raise ValueError("no arrays of numbers")
     counts = [len(value) for value in held.values()]
     rows = max(set(counts), key=lambda count: (counts.count(count), count))
-    columns: list[Column] = []
-    for key, value in held.items():
-        if len(value) == rows:
-            columns += array_columns(shown, key, value[:MOST_ROWS])
-    return Table(shown, min(rows, MOST_ROWS), tuple(columns), 0, rows <= MOST_ROWS)
+    held = {key: value for key, value in held.items() if len(value) == rows}
+    wide = max(4 * value[:1].size for value in held.values())
+    some = max(FEWEST, min(rows, MOST_ROWS, MOST_BYTES // max(1, wide)))
+    columns = [column for key, value in held.items() for column in array_columns(shown, key, value[:some])]
+    return Table(shown, min(rows, some), tuple(columns), 0, rows <= some, rows)
 
 
 def array_columns(shown: str, key: str, value: Array) -> list[Column]:

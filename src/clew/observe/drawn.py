@@ -23,6 +23,16 @@ DRAWING = SOURCES | DISTURBING
 PICKING = frozenset("__getitem__ index_select gather take take_along_dim masked_select embedding index".split())
 
 
+PURE = PICKING | frozenset(
+    "add __add__ __radd__ sub __sub__ __rsub__ rsub mul __mul__ __rmul__ multiply subtract div divide true_divide "
+    "__truediv__ __rtruediv__ __neg__ neg negative pow __pow__ sqrt exp log log1p abs clamp clip minimum maximum where "
+    "mean std var sum amin amax to float double half bfloat16 cpu cuda clone contiguous view reshape flatten unflatten "
+    "permute transpose t movedim unsqueeze squeeze expand expand_as repeat stack cat concat hstack vstack chunk flip "
+    "roll narrow matmul __matmul__ mm bmm einsum normalize interpolate pad layer_norm tanh sigmoid detach".split()
+)
+"""What writes nowhere and draws nothing, so that it can be called once more. Anything else is not."""
+
+
 class Made(NamedTuple):
     """A call outside of the model. `again` makes it once more with other values in the place of some slots."""
 
@@ -92,7 +102,7 @@ class Draws:
         held = {slot: self.plain[slot] for slot in call.uses if slot in self.plain}
         place = next((self.places[slot] for slot in held if slot in self.places), None)
         made = None
-        if held and not _writes(call.said) and len(call.results) == 1:
+        if held and call.said in PURE and len(call.results) == 1:
             with suppress(Exception):  # then it is not known what would be there
                 made = call.again(held)
         self._draw(call)

@@ -10,7 +10,7 @@ import functools
 import os
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -287,6 +287,9 @@ _installed: weakref.WeakSet[Hooks] = weakref.WeakSet()
 def _in_a_fork() -> None:
     """A forked process (a DataLoader's worker, for one) goes on bare."""
     for hooks in list(_installed):
+        for watch in hooks.recorder.watches:
+            with suppress(Exception):
+                watch.forked()
         hooks.uninstall()
 
 

@@ -155,6 +155,8 @@ class Roll:
         held = {**own, **other}
         device = next((tensor.device for tensor in own.values()), None)
         given = decode([args, kwargs], held.__getitem__, device, int)
+        if given[1].get("out") is not None or given[1].get("inplace"):
+            raise ValueError("a call that writes to what it is given is not made again")
         with self.torch.no_grad():
             return function(*given[0], **given[1])
 

@@ -115,6 +115,10 @@ class Taper(Watch):
         self.why = self.why or why
         self._off()
 
+    def forked(self) -> None:
+        self.folder = ""
+        self.end()
+
     def _where(self) -> tuple[Any, str, int]:
         stack = self.hooks.stack
         if not stack:

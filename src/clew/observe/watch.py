@@ -180,6 +180,9 @@ class Watch:
     def installed(self) -> None:
         """All is in place and the script has not begun: what it may import by name can still be replaced."""
 
+    def forked(self) -> None:
+        """This is a copy of the process, such as a worker of a loader: nothing of the watch may stay in its way."""
+
     def batch(self, event: Batch) -> None: ...
     def forward(self, event: Forward) -> None: ...
     def module(self, event: ModuleCall) -> None: ...
@@ -202,4 +205,5 @@ class Watch:
         raise TypeError(f"{type(self).__name__} does not answer")
 
 
-EVENTS = tuple(name for name in vars(Watch) if not name.startswith("_") and name not in ("test", "read", "installed"))
+_NO_EVENTS = ("test", "read", "installed", "forked")
+EVENTS = tuple(name for name in vars(Watch) if not name.startswith("_") and name not in _NO_EVENTS)

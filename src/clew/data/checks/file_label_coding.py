@@ -57,9 +57,10 @@ def _other(values: list[tuple[Part, tuple[float, ...]]], name: str) -> Found | N
             only, missing = set(own) - set(theirs), set(theirs) - set(own)
             if other is part or not only or not missing or not recoded(own, theirs):
                 continue
-            column = part.column(name)
+            column, known = part.column(name), other.column(name)
             assert column is not None
-            says = f"{name} has the values {_list(own)} in {column.file} and {_list(theirs)} in {other.file}."
+            assert known is not None
+            says = f"{name} has the values {_list(own)} in {column.file} and {_list(theirs)} in {known.file}."
             return Found(Saw("differs", least=own[0], most=own[-1]).at(place(part, column)).saying(says), 3)
     return None
 

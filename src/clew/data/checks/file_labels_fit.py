@@ -301,17 +301,34 @@ def _flat(family: Family, aim: Column, fitted: Fit) -> Found | None:
         return None
     near = ((guess[:, None, :] - classes[None]) ** 2).sum(2)
     order = np.sort(near, axis=1)
-    wrong = (y != classes[near.argmin(1)]).any(1)
-    sure = order[:, 1] - order[:, 0]
+    given, said = ((y[:, None, :] - classes[None]) ** 2).sum(2).argmin(1), near.argmin(1)
+    wrong, sure = given != said, order[:, 1] - order[:, 0]
     plain = sure >= np.quantile(sure, 0.75)
-    often = max(float((y == held).all(1).mean()) for held in classes)
+    often = float(np.bincount(given).max()) / len(given)
     overall, there = float(wrong.mean()), float(wrong[plain].mean())
     if overall > 0.75 * (1 - often) or there < 0.15 or there < 0.75 * overall:
         return None
+    at_random = len(classes) >= 4 and scattered(said[plain & wrong], given[plain & wrong], np.bincount(given))
     part = family.training[0] if family.training else family.parts[0]
     column = part.column(aim.name) or aim
     says = (
         f"{100 * overall:.0f} % of the values of {column.title} in {column.file} contradict the other columns, and "
-        f"{100 * there:.0f} % do so in the rows that are plainest: labels wrong at random look like this."
+        f"{100 * there:.0f} % do so in the rows that are plainest"
     )
-    return Found(Saw("contradicted", told=1 - overall, elsewhere=1 - there).at(place(part, column)).saying(says), 1.5)
+    says += ", for any other class alike: labels wrong at random look like this." if at_random else "."
+    answer = Saw("noisy" if at_random else "contradicted", told=1 - overall, elsewhere=1 - there)
+    return Found(answer.at(place(part, column)).saying(says), 2 if at_random else 1.5)
+
+
+def scattered(said: Array, given: Array, counts: Array) -> bool:
+    """Whether wrong labels are spread over all other classes, as these are frequent. Classes that resemble each other
+    are taken for each other, and not for any."""
+    if len(said) < FEWEST:
+        return False
+    apart = []
+    for name in np.unique(said):
+        rows = given[said == name]
+        usual = np.where(np.arange(len(counts)) == name, 0, counts) / max(1, counts.sum() - counts[name])
+        if len(rows) >= 10:
+            apart.append(0.5 * float(np.abs(np.bincount(rows, minlength=len(counts)) / len(rows) - usual).sum()))
+    return len(apart) >= 3 and float(np.mean(apart)) < 0.3

@@ -66,9 +66,10 @@ def _stand_in(part: Part, column: Column) -> Iterator[Found]:
         low, high = float(rest.min()), float(rest.max())
         if value < low - 2 * (high - low) or value > high + 2 * (high - low):
             first, last = int(rows[0]), int(rows[-1])
+            what = sentence(column.title)
             says = (
-                f"{sentence(column.title)} is {value:g} in {counted(len(rows))} of {column.file}, first in row {first}, "
-                f"and {low:g} to {high:g} in all others: it seems to stand for a missing value."
+                f"{what} is {value:g} in {counted(len(rows))} of {column.file}, from row {first} on, and "
+                f"{low:g} to {high:g} in all others: it seems to stand for a missing value."
             )
             answer = Saw("stand_in", rows=len(rows), value=value)
             yield Found(answer.at(place(part, column, first, last)).saying(says), 1.5)

@@ -87,13 +87,21 @@ def is_label(name: str) -> bool:
 
 
 def target_of(batch: Batch) -> torch.Tensor | None:
-    """The tensor that the loss compares with: the target, or what the inputs call labels."""
+    """The tensor that the loss compares with: the target, or what the inputs call labels. Ones or zeros throughout, as
+    a discriminator or a residual is compared with, are the role of a term and no labels."""
     count = rows(batch)
     held = list(tensors(batch.target))
     if not held:
         held = [part.tensor for part in named(batch.inputs) if is_label(part.name)]
     fitting = [tensor for tensor in held if tensor.dim() and tensor.shape[0] == count]
-    return fitting[0] if fitting else None
+    return fitting[0] if fitting and not _role(fitting[0]) else None
+
+
+def _role(target: torch.Tensor) -> bool:
+    if not target.is_floating_point() or target.numel() < 2:
+        return False
+    first = float(target.flatten()[0])
+    return first in (0.0, 1.0) and bool((target == first).all())
 
 
 def shown_inputs(batch: Batch) -> list[Named]:

@@ -57,6 +57,8 @@ def look(lab: Lab, model: torch.nn.Module, held: Layout) -> Saw | Unclear:
     known = outputs_by_row(output, held)
     if not known:
         return Unclear("the model's output holds no value per example")
+    if any(_compares(value, held.examples) for value in tensors(output)):
+        return Unclear("the output has a value for every two examples: it compares them with one another by design")
     changed = False
     for row in dict.fromkeys((0, held.examples // 2, held.examples - 1)):
         lab.check()
@@ -79,6 +81,11 @@ def look(lab: Lab, model: torch.nn.Module, held: Layout) -> Saw | Unclear:
     if not changed:
         return Unclear("all examples of the batch are alike, so replacing some changes nothing")
     return Saw("independent", examples=held.examples)
+
+
+def _compares(output: torch.Tensor, examples: int) -> bool:
+    """A square table with as many rows and columns as there are examples, or views of them."""
+    return output.dim() == 2 and output.shape[0] == output.shape[1] >= 4 and output.shape[0] % examples == 0
 
 
 def _mixes(lab: Lab, row: int, size: float, at: Seen | None) -> Saw | Unclear:

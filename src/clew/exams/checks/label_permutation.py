@@ -31,6 +31,7 @@ FEWEST, ENOUGH = 8, 64
 ALIKE = 1.05
 LEARNED = 0.8
 CHANGED = 0.05
+BEYOND = 0.97
 
 
 @exam("label_permutation", needs=("loss",), seconds=4.0, steps=(len(RATES) + PERMUTATIONS) * STEPS)
@@ -71,6 +72,10 @@ def examine(lab: Lab) -> Answer:
         return Unclear(
             f"neither set was learned in {steps} steps: the loss went from {real[0]:.3g} to {level(real):.3g}"
         )
+    if quickest <= ALIKE * level(real[:steps]) and not _depends(
+        lab, pool, model, state, every, rate, level(real[:steps])
+    ):
+        return Unclear(f"in {steps} steps the model learned no more than it can without its inputs")
     return Reading(
         permuted_over_real=quickest / level(real[:steps]),
         real=level(real[:steps]),
@@ -80,6 +85,27 @@ def examine(lab: Lab) -> Answer:
         rate=rate,
         examples=pool.examples,
     )
+
+
+def _depends(
+    lab: Lab,
+    pool: Pool,
+    model: torch.nn.Module,
+    state: dict[str, torch.Tensor],
+    every: torch.Tensor,
+    rate: float,
+    real: float,
+) -> bool:
+    """Whether what was learned goes beyond a constant answer: it is lower than the loss with the inputs at zero."""
+    model.load_state_dict(state)
+    blank = pool._replace(batch=Batch(mapped(pool.batch.inputs, zeroed), pool.batch.target))
+    with lab.seeded():
+        without = level(train(lab, model, blank.feed(every), STEPS, rate))
+    return not math.isfinite(without) or real < BEYOND * without
+
+
+def zeroed(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(tensor) if tensor.is_floating_point() else tensor
 
 
 def _least(value: float) -> float:

@@ -37,6 +37,7 @@ RATES = (1e-3, 1e-2, 1e-4)
 FITS, PARTLY = 0.05, 0.5
 STANDS = 0.9
 MOVES = 1e-4
+FALLING = 0.98
 
 Maker = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
@@ -50,6 +51,8 @@ class Tried(NamedTuple):
     steps: int
     steady: bool
     """Whether it ended at its lowest: a smaller rate would then be slower, and no better."""
+    falling: bool = False
+    """Whether it was still on its way down when the steps were used up."""
 
 
 @exam("overfit_one_batch", needs=("loss",), seconds=8.0, steps=3 * STEPS)
@@ -108,7 +111,7 @@ def _tried(lab: Lab, batch: Batch, known: Known | str) -> Tried:
         if best.share < FITS or not math.isfinite(best.start):
             return best
     assert best is not None
-    if best.share < PARTLY and makers[0][1] is not _lbfgs:
+    if (best.share < PARTLY or best.falling) and makers[0][1] is not _lbfgs:
         held = _run(lab, batch, _lbfgs, 1.0, floor, guess)
         best = held if _order(held) < _order(best) else best
     return best
@@ -157,7 +160,8 @@ def _run(lab: Lab, batch: Batch, maker: Maker, rate: float, floor: float, guess:
     finite = [loss for loss in losses if math.isfinite(loss)]
     least = min(finite, default=math.nan)
     steady = bool(losses) and losses[-1] - least <= 0.01 * abs(start - least)
-    return Tried(share(start, least, floor, guess), start, least, rate, steps, steady)
+    falling = steady and least < FALLING * losses[int(0.8 * len(losses))]
+    return Tried(share(start, least, floor, guess), start, least, rate, steps, steady, falling)
 
 
 def share(start: float, least: float, floor: float, guess: float) -> float:

@@ -27,6 +27,7 @@ FEWEST = 24
 CHUNK = 4096
 MOST_TOKENS = 2048
 SOLVED = 0.95
+EXACT, ENOUGH_FEATURES = 0.999, 6
 BY_CHANCE = 1e-3
 
 
@@ -63,6 +64,11 @@ def _judge(lab: Lab, columns: torch.Tensor, names: Inputs, labels: Labels) -> An
     if best > SOLVED and _luck(labels, half, columns.shape[1]) > BY_CHANCE:
         return Unclear(f"{len(columns)} examples are so few that one of {columns.shape[1]} features may fit by chance")
     name = _name(names, where)
+    if SOLVED < best < EXACT and columns.shape[1] < ENOUGH_FEATURES:
+        return Unclear(
+            f"{name} alone explains {100 * best:.0f} % of the target, which is no wonder among "
+            f"{columns.shape[1]} features"
+        )
     reading = Reading(best_feature_skill=best, feature=name, features=columns.shape[1], examples=len(columns))
     return reading.at(Place(symbol=name)) if best > SOLVED else reading
 

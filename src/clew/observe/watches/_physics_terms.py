@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 WALKED = 8192
 KEPT = 200
+MANY = 64
 NORMS = frozenset("LinalgVectorNorm Norm Sqrt Hypot".split())
+RAMPS = frozenset("Relu LeakyRelu PreluKernel Threshold Hardtanh Clamp ClampMin".split())
+BENDS = frozenset("Tanh Silu Gelu Sin Cos Sigmoid Softplus Elu Mish Exp".split())
 
 
 class Known(NamedTuple):
@@ -69,7 +72,13 @@ class Equations:
         self.told = -1
         self.broken = ""
         self.derivatives: set[Key] = set()
+        self.calls_made: dict[int, tuple[set[Key], Place | None]] = {}  # derivatives of one call, since the last step
+        self.unused: set[int] = set()  # calls of which neither the loss nor another derivative has made use yet
+        self.cut: dict[Place | None, int] = {}  # steps at which the derivatives taken at a line stayed unused
+        self.steps = 0
+        self.ramps = self.bends = 0  # activations below what was derived, by whether they have a second derivative
         self.twice = False
+        self.twice_place: Place | None = None
         self.normed = 0
         self.alone = True  # no two optimisers train different parameters
         self.updates = 0  # in which derivatives entered the loss
@@ -113,8 +122,13 @@ class Equations:
         given = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
         if any(isinstance(one, torch.nn.Parameter) for one in by) or len(self.derivatives) > KEPT:
             return
-        for one in given:
-            self.twice = self.twice or (one.grad_fn is not None and self._holds(one.grad_fn))
+        again = [one for one in given if one.grad_fn is not None and self._holds(one.grad_fn)]
+        recorder = self.recorder()
+        place = recorder.place() if recorder is not None else None
+        if again and not self.twice:
+            self.twice, self.twice_place = True, place
+        elif not again and not self.ramps + self.bends:
+            self.ramps, self.bends = activations(given)
         for number, one in enumerate(by):
             if plain(one) and one.grad_fn is None and one.dim() and one.numel() <= 1_000_000:
                 with torch.no_grad():
@@ -123,9 +137,12 @@ class Equations:
                         for column, value in enumerate(columns.amax(0).tolist()):
                             mark = 100 * number + column if len(by) > 1 or columns.shape[1] > 1 else self._lone(one)
                             self.columns[mark] = max(self.columns.get(mark, 0.0), value)
-        for one in result:
-            if isinstance(one, torch.Tensor) and one.grad_fn is not None:
-                self.derivatives.add(key(one.grad_fn))
+        made = {key(one.grad_fn) for one in result if isinstance(one, torch.Tensor) and one.grad_fn is not None}
+        self.derivatives |= made
+        if made:
+            number = len(self.calls_made)
+            self.calls_made[number] = made, place
+            self.unused.add(number)
 
     def _lone(self, tensor: torch.Tensor) -> int:
         """Coordinates that come as tensors of their own are told apart by their order of appearance in a step."""
@@ -149,9 +166,12 @@ class Equations:
             seen.add((mark, under))
             if mark in self.derivatives:
                 found, normed = True, normed or under
+                self.unused -= {number for number in self.unused if mark in self.calls_made[number][0]}
                 continue
             under = under or bare(node) in NORMS
             waiting += [(fed, under) for fed in inputs(node)]
+        if waiting:
+            self.unused.clear()
         return found, normed
 
     def _loss(self, event: LossCall) -> None:
@@ -161,8 +181,12 @@ class Equations:
     def _before_backward(self, event: Backward) -> None:
         self._optimizer_made(event)  # in a forked process it was made before
         if not event.sampled or not self.derivatives or not plain(event.loss) or event.loss.numel() != 1:
+            self.unused.clear()  # what was not looked through may hold them
             return
-        found = [self._part(held, event) for held in terms(event.loss, self.calls)]
+        held_terms = terms(event.loss, self.calls)
+        found = [self._part(held, event) for held in held_terms]
+        if len(held_terms) >= MANY:
+            self.unused.clear()
         known = [part for part in found if part is not None]
         if not any(part.residual for part in known):
             return
@@ -181,6 +205,13 @@ class Equations:
         return Part(abs(value), abs(held.factor), residual, place)
 
     def _after_step(self, event: OptimizerEvent) -> None:
+        if event.sampled and self.calls_made:
+            self.steps += 1
+            for place in {self.calls_made[number][1] for number in self.unused}:
+                if place in self.cut or len(self.cut) < KEPT:
+                    self.cut[place] = self.cut.get(place, 0) + 1
+        self.calls_made.clear()
+        self.unused.clear()
         self.derivatives.clear()
         self._order.clear()
         recorder = self.recorder()
@@ -190,6 +221,23 @@ class Equations:
         self.alone = all(one & other for one in held for other in held)
         if self.is_equation():
             recorder.record("input derivatives", self.updates, step=event.step)
+
+
+def activations(outputs: list[torch.Tensor]) -> tuple[int, int]:
+    """How many ramps and how many smooth functions lie in the graph of a network's output."""
+    waiting: list[Any] = [one.grad_fn for one in outputs if one.grad_fn is not None]
+    seen: set[Key] = set()
+    ramps = bends = 0
+    while waiting and len(seen) < WALKED:
+        node = waiting.pop()
+        mark = key(node)
+        if mark in seen:
+            continue
+        seen.add(mark)
+        ramps += bare(node) in RAMPS
+        bends += bare(node) in BENDS
+        waiting += inputs(node)
+    return ramps, bends
 
 
 class Solved(Watch):

@@ -12,6 +12,7 @@ from clew.observe.watches._rl_targets import CLEAR, EXACT, ROWS, judged, middle,
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from clew.observe.envs import Experience, Transition
     from clew.observe.watches._rl_study import Row, Rows, Study
     from clew.observe.watches._rl_targets import Judged
     from clew.records.place import Place
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 ENOUGH = 30
+LARGE = 20.0
 ALL = 0.98
 NEARLY = 0.9
 AHEAD = 0.9
@@ -53,10 +55,23 @@ def factor(study: Study) -> Factor | None:
         size = float(np.percentile([abs(row.target) for row in (*going, *ended)], 99))
         if held.fitted.reward is not None:
             return Factor(held.fitted.reward, held.fitted.rows, size, held.place)
-        found = _at_the_end(ended)
-        if found is not None:
-            return Factor(found, len(ended), size, held.place)
-    return None
+        last = _at_the_end(ended)
+        if last is not None:
+            return Factor(last, len(ended), size, held.place)
+    return next((found for place, rows in study.rows.items() if (found := _drowning(rows, place)) is not None), None)
+
+
+def _drowning(rows: Rows, place: Place | None) -> Factor | None:
+    """A factor so large that the targets are little else than the reward, and later values are lost in them."""
+    going = rows.going()
+    rewards = np.array([row.step.reward for row in going])
+    aimed = np.array([row.target for row in going])
+    if len(going) < ENOUGH or len(np.unique(rewards)) < 3:
+        return None
+    slope = float(rewards @ aimed) / max(1e-30, float(rewards @ rewards))
+    off = float(np.sqrt(np.mean((aimed - slope * rewards) ** 2)))
+    size = float(np.percentile(np.abs(aimed), 99))
+    return Factor(slope, len(going), size, place) if abs(slope) > LARGE and off < 0.05 * size else None
 
 
 def _at_the_end(ended: list[Row]) -> float | None:
@@ -115,27 +130,54 @@ def _seen(row: Row, clear: float) -> bool:
 
 
 def backwards(study: Study) -> Found | None:
-    """Targets that add up what came before a step in place of what follows."""
+    """Targets that add up what came before a step in place of what follows: with the reward of the step, or, where a
+    list was left in the order in which it was made, with that of the step as far from the other end."""
     forward = {held.place for held in judged(study) if _discount(held) <= ONE}
     for place, rows in study.rows.items():
         if place in forward:
             continue
         targets = study.target_of[place]
         held = [(row, before) for row in rows.going() if (before := _before(study, row, targets)) is not None]
-        if len(held) < ENOUGH:
-            continue
-        aimed = np.array([row.target for row, _ in held])
-        columns = np.array([[row.step.reward, before] for row, before in held])
-        slopes = trimmed(columns, aimed, EXACT * float(np.sqrt(np.mean(aimed**2))))
-        if slopes is not None and slopes[0] > 1e-6 and 0.1 < slopes[1] <= ONE:
-            return Found(len(held), float(slopes[1]), place)
+        own = [(row.target, row.step.reward, before) for row, before in held]
+        mirrored = [
+            (row.target, other.reward, before)
+            for row, before in held
+            if (other := _mirrored(study.experience, row.step)) is not None
+        ]
+        for table in (own, mirrored):
+            slope = _recursion(table)
+            if slope is not None:
+                return Found(len(table), slope, place)
     return None
+
+
+def _recursion(rows: list[tuple[float, float, float]]) -> float | None:
+    """The discount, where targets are a reward and a share of another target."""
+    if len(rows) < ENOUGH:
+        return None
+    table = np.array(rows)
+    slopes = trimmed(table[:, 1:], table[:, 0], EXACT * float(np.sqrt(np.mean(table[:, 0] ** 2))))
+    return float(slopes[1]) if slopes is not None and slopes[0] > 1e-6 and 0.1 < slopes[1] <= ONE else None
+
+
+def _mirrored(experience: Experience, step: Transition) -> Transition | None:
+    """The step as far from the end of its episode as this one is from the beginning."""
+    known, first, last = experience.by_number, step.number, step.number
+    while (last_step := known.get((step.lane, last))) is not None and not _ended(last_step):
+        last += 1
+    while (before := known.get((step.lane, first - 1))) is not None and not _ended(before):
+        first -= 1
+    return known.get((step.lane, first + last - step.number))
+
+
+def _ended(step: Transition) -> bool:
+    return step.terminated or step.truncated
 
 
 def _before(study: Study, row: Row, targets: dict[tuple[int, int], float]) -> float | None:
     mark = row.step.lane, row.step.number - 1
     step = study.experience.by_number.get(mark)
-    return None if step is None or step.terminated or step.truncated else targets.get(mark)
+    return None if step is None or _ended(step) else targets.get(mark)
 
 
 def discount(study: Study) -> Found | None:

@@ -1,7 +1,8 @@
 """Are the weights in the policy loss real advantages: centred, and constant for autograd?
 
 The weights are read from the gradient that reaches the log-probabilities; whether they carry gradients is read from
-the graph of the loss.
+the graph of the loss. Weights that are the critic's targets times a constant, in every update seen, had no value
+subtracted.
 
 Why it matters: uncentred weights reinforce whatever was sampled; weights with gradients bend the critic.
 Cannot tell: a wrong baseline from a biased critic, when the weights are not centred.
@@ -47,8 +48,7 @@ class AdvantageStatistics(Studied):
             return Unclear("no value function was seen in training")
         place = self._targets_themselves()
         if place is not None:
-            saw = Saw("not_centred", updates=len(policy.favoured)).at(place)
-            return saw.saying("the weights in the policy loss are the value targets, with no value subtracted")
+            return Saw("no_baseline", updates=len(policy.favoured)).at(place)
         means = []
         for held in policy.favoured:
             if held.step > 0.1 * self.recorder.step and len(held.weights) >= BATCH and np.std(held.weights) > 0:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import inspect
 import linecache
-import os
 import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -97,12 +96,15 @@ class CustomBackward(Watch):
             held.remove()
         self.patches.clear()
 
+    def forked(self) -> None:
+        self._leave()
+
     def _following(self, kind: type, forward: Any) -> Any:
-        recorder, compiling, process = self.recorder, torch.compiler.is_dynamo_compiling, os.getpid
+        recorder, compiling = self.recorder, torch.compiler.is_dynamo_compiling
         forward = original(forward)  # a class that it inherits from may be followed already
 
         def followed(*args: Any, **kwargs: Any) -> Any:
-            if recorder.busy or compiling() or not recorder.sampled or process() != recorder.pid:
+            if recorder.busy or compiling() or not recorder.sampled:
                 return forward(*args, **kwargs)
             self._called(kind, args)
             try:

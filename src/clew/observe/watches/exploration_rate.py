@@ -20,9 +20,9 @@ STEPS = 100
 EARLY = 0.1
 LATE = 0.6
 LOOKED = 150
-LATER = 10
+LATER = 3
 LONG = 300
-NONE = 0.01
+SURE = 300
 
 
 class ExplorationRate(Studied):
@@ -39,7 +39,9 @@ class ExplorationRate(Studied):
             return Unclear("too few actions were seen in the first tenth of the run")
         tried = 1.0 - first.best / first.total
         place = self.study.experience.place
-        if tried < NONE:
+        if first.best == first.total:
+            if first.total < SURE:
+                return Unclear("too few actions were seen in the first tenth of the run to miss the others")
             if self._noisy():
                 return Unclear("the network that chooses has noise of its own")
             return Saw("none", first=tried, actions=first.total).at(place)

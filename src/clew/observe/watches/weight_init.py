@@ -62,6 +62,7 @@ class WeightInit(Watch):
         self.walks = 0
         self.stays: dict[int, bool] = {}
         self.zeros: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters of any kind that begin at zero
+        self.zero_places: dict[int, Place] = {}
         self.stuck: dict[int, bool] = {}
         self.marks: list[tuple[weakref.ref[torch.Tensor], float]] = []
 
@@ -109,6 +110,7 @@ class WeightInit(Watch):
         for mark, ref in self.zeros.items():
             tensor = ref()
             if tensor is not None and tensor.grad is not None and not tensor.grad.is_sparse:
+                self.zero_places.setdefault(mark, self._made(mark))
                 self.stuck[mark] = not bool(tensor.grad.any()) and not bool(tensor.any())
         waiting = {mark for mark, seen in self.seen.items() if seen.equal}
         for tensor in held_by(event.optimizer) if waiting else ():
@@ -132,7 +134,8 @@ class WeightInit(Watch):
     def read(self) -> Answer:
         stuck = [mark for mark, still in self.stuck.items() if still]
         if stuck and self._moved():
-            return self._tell_stuck(stuck)
+            place = self.zero_places[stuck[0]]
+            return Reading(std_times_root_fan_in=0.0, layer=place.parameter).at(place)
         if not self.seen:
             return Unclear("no weight matrix was seen in training before the first step")
         for mark, seen in self.seen.items():
@@ -152,14 +155,13 @@ class WeightInit(Watch):
         figure = max(usual, key=lambda scale: abs(math.log(scale / USUAL)), default=USUAL)
         return Reading(std_times_root_fan_in=figure, matrices=len(self.seen))
 
-    def _tell_stuck(self, marks: list[int]) -> Answer:
-        names = [name for mark in marks if (name := self.recorder.parameter_names().get(mark, ""))]
+    def _made(self, mark: int) -> Place:
+        """Where the parameter comes from, asked while its model is there."""
         for _, module in self.recorder.live_models():
-            own = [name for name, held in module.named_parameters() if id(held) in marks]
-            if own:
-                place = where_made(module, own[0])
-                return Reading(std_times_root_fan_in=0.0, layer=own[0]).at(place._replace(parameter=own[0]))
-        return Reading(std_times_root_fan_in=0.0, layer=names[0] if names else "a parameter")
+            for name, held in module.named_parameters():
+                if id(held) == mark:
+                    return where_made(module, name)._replace(parameter=name)
+        return Place(parameter=self.recorder.parameter_names().get(mark, "a parameter"))
 
     def _tell(self, seen: Seen, figure: float) -> Answer:
         model, path = seen.layer
