@@ -5,9 +5,8 @@
 
 Each program is looked at in its faulty and in its healthy version. A linter speaks of the fault when it has a message
 for the faulty version that it does not have for the healthy one; `--show` prints these messages, to be judged, and
-`--only ruff` asks one of them. Those
-that only follow from how the fault was put in (an import or a variable that is no longer used, a blank line, the length
-of a function) are listed in BESIDE and do not count.
+`--only ruff` asks one of them. Messages that only follow from how the fault was put in (an import or a variable that is
+no longer used, a blank line, the length of a function) are listed in BESIDE and do not count.
 """
 
 import json
@@ -44,14 +43,17 @@ def programs() -> dict[str, list[Program]]:
     }
 
 
-def said(words: list[str], folder: str) -> set[tuple[str, str]]:
-    """The messages about a folder, as code and text without lines."""
+Said = dict[str, set[tuple[str, str]]]
+
+
+def said(words: list[str], folder: str) -> Said:
+    """The messages about each program below a folder, as code and text without numbers."""
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-    found = set()
+    found: Said = {}
     for line in done.stdout.splitlines():
-        match = re.match(r"^[^:]+\.py:\d+:(?:\d+:)?\s*\[?([A-Z]+\d+)\]?[:(]?\s*(.*)", line)
+        match = re.match(r"^(?:\./)?([^/:]+)/[^:]+\.py:\d+:(?:\d+:)?\s*\[?([A-Z]+\d+)\]?[:(]?\s*(.*)", line)
         if match:
-            found.add((match[1], re.sub(r"\d+", "", match[2])))
+            found.setdefault(match[1], set()).add((match[2], re.sub(r"\d+", "", match[3])))
     return found
 
 
@@ -66,41 +68,50 @@ def linters(folder: str) -> dict[str, list[str]]:
     }  # fmt: skip
 
 
-def clew(folder: str) -> set[tuple[str, str]]:
+def clew(folder: str) -> Said:
     words = [sys.executable, "-m", "clew", "lint", "--no-cache", "--format", "json", "."]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
-    return {(row["rule"], row["message"]) for row in json.loads(done.stdout)}
+    found: Said = {}
+    for row in json.loads(done.stdout):
+        found.setdefault(row["path"].split(os.sep)[0], set()).add((row["rule"], row["message"]))
+    return found
 
 
-def laid_out(files: dict[str, str], folder: str) -> None:
-    for name, text in files.items():
-        path = Path(folder, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+def laid_out(programs: list[dict[str, str]], folder: str) -> None:
+    """Each program in a folder of its own, p0, p1 …"""
+    for number, files in enumerate(programs):
+        for name, text in files.items():
+            path = Path(folder, f"p{number}", name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
 
 
 def main() -> None:
-    folder, show = sys.argv[1], "--show" in sys.argv
+    show = "--show" in sys.argv
     only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-    commands = {name: words for name, words in linters(folder).items() if only in ("", name)}
+    commands = {name: words for name, words in linters(sys.argv[1]).items() if only in ("", name)}
     for kind, items in programs().items():
-        counts = dict.fromkeys([*commands, "clew"], 0)
-        noise = dict.fromkeys([*commands, "clew"], 0)
-        for number, pair in enumerate(items):
-            for name in counts:
-                sides = []
-                for files in pair:
-                    with tempfile.TemporaryDirectory() as place:
-                        laid_out(files, place)
-                        sides.append(clew(place) if name == "clew" else said(commands[name], place))
-                new = {pair for pair in sides[0] - sides[1] if name == "clew" or not BESIDE.match(pair[0])}
-                counts[name] += bool(new)
-                noise[name] += len(sides[1])
-                if show and new and name != "clew":
-                    print(f"  {kind} {number} {name}: {sorted(new)}")
         print(f"{kind}, {len(items)} faults:")
-        for name, count in counts.items():
-            print(f"  {name:<16}{count:>4} spoken of, {noise[name]} messages about the healthy versions", flush=True)
+        with tempfile.TemporaryDirectory() as faulty, tempfile.TemporaryDirectory() as healthy:
+            laid_out([pair[0] for pair in items], faulty)
+            laid_out([pair[1] for pair in items], healthy)
+            for name in (*commands, "clew"):
+                sides = [clew(at) if name == "clew" else said(commands[name], at) for at in (faulty, healthy)]
+                new = {
+                    program: {one for one in held - sides[1].get(program, set()) if counts(name, one[0])}
+                    for program, held in sides[0].items()
+                }
+                spoken = [program for program, held in new.items() if held]
+                noise = sum(len(held) for held in sides[1].values())
+                print(
+                    f"  {name:<12}{len(spoken):>4} spoken of, {noise} messages about the healthy versions", flush=True
+                )
+                for program in spoken if show and name != "clew" else ():
+                    print(f"    {program}: {sorted(new[program])}")
+
+
+def counts(name: str, code: str) -> bool:
+    return name == "clew" or not BESIDE.match(code)
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ def actor_critic(
     late: int = 0,
     bonus: float = 0.01,
     subtract: bool = True,
+    cut: bool = False,
     followed: bool = False,
     updates: int = 40,
 ) -> Any:
@@ -122,6 +123,7 @@ def actor_critic(
         policy = Categorical(logits=actor(torch.stack(states)))
         weights = advantage.detach() if detach else advantage
         policy_loss = sign * (policy.log_prob(torch.stack(actions).roll(late)) * weights).mean()
+        values = values.detach() if cut else values
         value_loss = (values - target).pow(2).mean() if written_out else F.mse_loss(values, target)
         loss = policy_loss + 0.5 * value_loss - bonus * policy.entropy().mean()
         if maximize:
@@ -331,6 +333,27 @@ def with_baseline(backwards: bool = False, gamma: float = GAMMA, unit: float = 1
         values = critic(states).squeeze(1)
         log = Categorical(logits=actor(states)).log_prob(torch.stack(actions))
         loss = F.mse_loss(values, gains) - (log * (gains - values.detach())).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def reward_model(updates: int = 30) -> None:
+    """Random play, and a network that learns what each step pays."""
+    torch.manual_seed(0)
+    env = Drift()
+    model = networks(3)[1]
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    obs, _ = env.reset(seed=0)
+    for update in range(updates):
+        seen, paid = [], []
+        for step in range(16):
+            seen.append(torch.from_numpy(obs))
+            obs, reward, terminated, truncated, _ = env.step((update + step) % 2)
+            paid.append(reward)
+            if terminated or truncated:
+                obs, _ = env.reset()
+        loss = F.mse_loss(model(torch.stack(seen)).squeeze(1), torch.tensor(paid, dtype=torch.float32))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -23,11 +23,19 @@ from clew.observe.collect import clues_of, processes
 from clew.observe.hooks import watching
 from clew.observe.registry import all_watches
 from clew.observe.watch import Watch
+from clew.observe.watches.condition_outweighed import ConditionOutweighed
+from clew.observe.watches.derivatives_used import DerivativesUsed
 from clew.observe.watches.physical_parameter_track import PhysicalParameterTrack
 from clew.observe.watches.physical_units import PhysicalUnits
 from clew.observe.watches.residual_scale import ResidualScale
 
-WATCHES: list[type[Watch]] = [PhysicalParameterTrack, PhysicalUnits, ResidualScale]
+WATCHES: list[type[Watch]] = [
+    ConditionOutweighed,
+    DerivativesUsed,
+    PhysicalParameterTrack,
+    PhysicalUnits,
+    ResidualScale,
+]
 
 
 def solution(inputs: int = 2, width: int = 16) -> nn.Sequential:
@@ -66,6 +74,53 @@ def heat(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+
+
+class Scaled(nn.Module):
+    """Multiplies its input before the first layer."""
+
+    def __init__(self, factor: float, kind: type[nn.Module]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.factor = factor
+        self.net = nn.Sequential(nn.Linear(1, 24), nn.Tanh(), nn.Linear(24, 24), kind(), nn.Linear(24, 24), kind())
+        self.last = nn.Linear(24, 1)
+
+    def forward(self, t: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.last(self.net(self.factor * t))
+        return out
+
+
+def swing(
+    weight: float = 1.0,
+    factor: float = 1.0,
+    inside: float = 1.0,
+    cut: str = "",
+    kind: type[nn.Module] = nn.Tanh,
+    watched: bool = False,
+    called: bool = False,
+    steps: int = 120,
+) -> None:
+    """u'' = -4 u from u = 1 at rest. `cut` takes derivatives out of the graph; `watched` takes one only to print it."""
+    net = Scaled(inside, kind)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    start, one = torch.zeros(1, 1), torch.ones(1, 1)
+    for step in range(steps):
+        t = torch.rand(32, 1).requires_grad_()
+        u = net(t)
+        speed = derivative(u, t)
+        change = derivative(speed, t)
+        if cut:
+            change = change.detach() if cut == "detach" else torch.tensor(change.tolist())
+        residual = factor * (change / 4 + u)
+        met = F.mse_loss(net(start), one) if called else (net(start) - 1).pow(2).mean()
+        loss = residual.pow(2).mean() + weight * met
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if watched and step % 10 == 0:
+            probe = torch.linspace(0, 1, 8)[:, None].requires_grad_()
+            derivative(net(probe), probe).abs().max().item()
 
 
 RAW: dict[str, Any] = {"length": 0.1, "duration": 60.0, "start": 400.0, "rate": 1.2e-5}
@@ -181,6 +236,51 @@ def test_where_a_parameter_settles(tmp_path: Path, loop: Loop, outcome: str) -> 
     assert answer["outcome"] == outcome, answer
 
 
+@pytest.mark.parametrize(
+    ("loop", "outcome"),
+    [
+        (partial(swing, weight=1e-5), "outweighed"),
+        (partial(swing, weight=1e-5, called=True), "outweighed"),
+        (partial(swing, factor=300.0), "outweighed"),
+        (swing, "counts"),
+        (partial(swing, weight=0.1), "counts"),
+        (partial(swing, weight=1e-5, steps=20), "unclear"),
+    ],
+    ids=["weight", "weight on a call", "factor", "balanced", "light", "short"],
+)
+def test_conditions_that_count_for_nothing(tmp_path: Path, loop: Loop, outcome: str) -> None:
+    answer = answers(tmp_path, loop, ConditionOutweighed)["condition_outweighed"]
+    assert answer["outcome"] == outcome, answer
+
+
+@pytest.mark.parametrize(
+    ("loop", "outcome"),
+    [
+        (partial(swing, cut="detach", steps=20), "cut"),
+        (partial(swing, cut="copied", steps=20), "cut"),
+        (partial(swing, kind=nn.ReLU, steps=20), "ramps"),
+        (partial(swing, kind=nn.LeakyReLU, steps=20), "ramps"),
+        (partial(swing, steps=20), "used"),
+        (partial(swing, kind=nn.SiLU, steps=20), "used"),
+        (partial(swing, watched=True, steps=20), "used"),
+        (partial(heat, steps=12), "used"),
+        (partial(swing, steps=3), "unclear"),
+    ],
+    ids=["detached", "copied", "ramps", "leaky", "sound", "smooth", "printed now and then", "heat", "short"],
+)
+def test_derivatives_that_do_not_count(tmp_path: Path, loop: Loop, outcome: str) -> None:
+    answer = answers(tmp_path, loop, DerivativesUsed)["derivatives_used"]
+    assert answer["outcome"] == outcome, answer
+
+
+def test_raw_units_that_the_network_makes_itself(tmp_path: Path) -> None:
+    answer = answers(tmp_path, partial(swing, inside=1000.0, steps=20), PhysicalUnits)["physical_units"]
+    assert answer["outcome"] == "raw", answer
+    assert "self.factor * t" in text_at(answer)
+    answer = answers(tmp_path, partial(swing, inside=2.0, steps=20), PhysicalUnits)["physical_units"]
+    assert answer["outcome"] == "of_order_one", answer
+
+
 def test_the_patch_goes_when_the_watch_goes(tmp_path: Path) -> None:
     before = torch.autograd.grad
     with watching(tmp_path, WATCHES):
@@ -189,7 +289,15 @@ def test_the_patch_goes_when_the_watch_goes(tmp_path: Path) -> None:
     assert torch.autograd.grad is before
 
 
-@pytest.mark.parametrize(("loop", "cause"), [(partial(heat, **RAW), "pinn.not_nondimensional"), (heat, "")])
+@pytest.mark.parametrize(
+    ("loop", "cause"),
+    [
+        (partial(heat, **RAW), "pinn.not_nondimensional"),
+        (partial(swing, weight=1e-5), "pinn.boundary_ignored"),
+        (heat, ""),
+        (swing, ""),
+    ],
+)
 def test_the_first_finding_is_the_cause(tmp_path: Path, loop: Loop, cause: str) -> None:
     with watching(tmp_path, all_watches()[0]) as recorder:
         loop()

@@ -40,6 +40,13 @@ SHORTEST_LIMIT = 5.0
 """An exam may take this many times its estimate, and never less than so many seconds, before it is given up."""
 
 
+OF_LABELS = frozenset(
+    "class_balance confident_errors input_ablation label_permutation label_signal learning_curve lr_range "
+    "nearest_neighbour_overlap shortcut target_in_input".split()
+)
+"""Exams that take the batches for examples with labels."""
+
+
 class Planned(NamedTuple):
     """An exam with what it is expected to take, and why it is made."""
 
@@ -193,6 +200,8 @@ def _beside(exam: Exam, knowledge: Knowledge, known: dict[str, Clue], options: O
         return ""
     if exam.test in known:
         return f"{exam.test} was answered already: {known[exam.test].outcome}"
+    if options.domain == "rl" and exam.name in OF_LABELS and not options.only:
+        return "what an agent learns from are no labels: its targets move, and its states come again"
     if not weighing.applies(knowledge, knowledge.tests[exam.test], options.domain):
         return f"makes no sense for a subject of kind {options.domain}"
     return ""

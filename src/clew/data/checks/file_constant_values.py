@@ -185,7 +185,6 @@ def _texts(family: Family, name: str) -> Iterator[Found]:
         if float((lengths <= 1).mean()) > 0.95:
             says = f"Nearly every line of {column.file} holds a single letter."
             yield Found(Saw("part_emptied", rows=part.rows).at(place(part, column)).saying(says), 3)
-            return
 
 
 def _streams(family: Family) -> Iterator[Found]:

@@ -27,7 +27,8 @@ from clew.records.clue import Saw, Unclear
 FEWEST = 30
 REFERENCE = 150
 TOLD = 0.1
-SURE = 6.0
+SURE, ALSO = 6.0, 3.5
+"""Standard errors; in files beside one that has slid for sure, fewer will do."""
 
 
 class Stripe(NamedTuple):
@@ -203,7 +204,7 @@ def _slid_too(family: Family, fitted: Fit, shift: int, told: Part) -> list[Part]
     for part in family.parts:
         within = slice(first, first + part.rows)
         then, now = fitted.score[shift][within], fitted.score[0][within]
-        if part is not told and certain(then) >= SURE and float(now.mean()) < 0.35 * float(then.mean()):
+        if part is not told and certain(then - now) >= ALSO:
             found.append(part)
         first += part.rows
     return found

@@ -207,7 +207,16 @@ def _block_ends(part: Part, name: str, stretch: Stretch) -> bool:
         edges = [edge for edge in (stretch.first, stretch.last + 1) if 0 < edge < part.rows]
         if 0 < len(new) < part.rows / 8 and all(bool((np.abs(new - edge) <= 1).any()) for edge in edges):
             return True
+        if column.values.dtype != object and edges and all(_restarts(column.values, edge) for edge in edges):
+            return True
     return False
+
+
+def _restarts(values: Array, edge: int) -> bool:
+    """Whether a column that counts up, such as a year, begins anew there."""
+    rises = np.diff(values)
+    near = rises[max(0, edge - 3) : edge + 2]
+    return float((rises >= 0).mean()) > 0.9 and bool((near < 0).any())
 
 
 def thinned(values: Array) -> Array:
@@ -283,13 +292,15 @@ def _others_change(part: Part, name: str, chosen: Array) -> bool:
         if own is not None and _varied(own.values):
             count += 1
             apart += _apart(own.values[chosen], own.values[~chosen])
-        elif (
-            column.kind == "category"
-            and not is_split(column)
-            and _other_names(column.values[chosen], column.values[~chosen])
-        ):
+        elif column.name != name and _few(column) and _other_names(column.values[chosen], column.values[~chosen]):
             return True
     return count > 0 and apart > 0.34 * count
+
+
+def _few(column: Column) -> bool:
+    """Whether a column names kinds of rows; which are held out is no kind."""
+    few = column.kind == "number" and len(np.unique(column.values[:MOST])) <= 3
+    return few or (column.kind == "category" and not is_split(column))
 
 
 def _other_names(one: Array, other: Array) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -16,17 +17,22 @@ import torch
 
 from clew.observe.envs import patches_of
 from clew.observe.patches import unframe
+from clew.observe.places import is_users, shown
 from clew.observe.watch import Backward, LossCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._loss_graph import Key, Made, Term, bare, inputs, key, square_value, terms
 from clew.observe.watches._loss_values import plain, total
+from clew.records.place import Place
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from clew.observe.recorder import Recorder
-    from clew.records.place import Place
 
 WALKED = 8192
 KEPT = 200
 MANY = 64
+HELPER = 5
+"""Lines of a function that does little else than take a derivative."""
 NORMS = frozenset("LinalgVectorNorm Norm Sqrt Hypot".split())
 RAMPS = frozenset("Relu LeakyRelu PreluKernel Threshold Hardtanh Clamp ClampMin".split())
 BENDS = frozenset("Tanh Silu Gelu Sin Cos Sigmoid Softplus Elu Mish Exp".split())
@@ -75,7 +81,7 @@ class Equations:
         self.calls_made: dict[int, tuple[set[Key], Place | None]] = {}  # derivatives of one call, since the last step
         self.unused: set[int] = set()  # calls of which neither the loss nor another derivative has made use yet
         self.cut: dict[Place | None, int] = {}  # steps at which the derivatives taken at a line stayed unused
-        self.steps = 0
+        self.steps = 0  # of the optimiser that were looked at
         self.ramps = self.bends = 0  # activations below what was derived, by whether they have a second derivative
         self.twice = False
         self.twice_place: Place | None = None
@@ -101,7 +107,7 @@ class Equations:
     def is_equation(self) -> bool:
         """Whether the derivatives look like those of an equation: taken again, or used as they are by a single
         optimiser. A penalty on gradients takes one and its norm; adversaries have two optimisers."""
-        return self.updates > 0 and (self.twice or (self.alone and self.normed < self.updates))
+        return self.twice or (self.updates > 0 and self.alone and self.normed < self.updates)
 
     def coordinates(self) -> Coordinates | None:
         found = [value for value in self.columns.values() if value > 0 and math.isfinite(value)]
@@ -123,8 +129,7 @@ class Equations:
         if any(isinstance(one, torch.nn.Parameter) for one in by) or len(self.derivatives) > KEPT:
             return
         again = [one for one in given if one.grad_fn is not None and self._holds(one.grad_fn)]
-        recorder = self.recorder()
-        place = recorder.place() if recorder is not None else None
+        place = asked_from()
         if again and not self.twice:
             self.twice, self.twice_place = True, place
         elif not again and not self.ramps + self.bends:
@@ -205,7 +210,7 @@ class Equations:
         return Part(abs(value), abs(held.factor), residual, place)
 
     def _after_step(self, event: OptimizerEvent) -> None:
-        if event.sampled and self.calls_made:
+        if event.sampled:
             self.steps += 1
             for place in {self.calls_made[number][1] for number in self.unused}:
                 if place in self.cut or len(self.cut) < KEPT:
@@ -221,6 +226,20 @@ class Equations:
         self.alone = all(one & other for one in held for other in held)
         if self.is_equation():
             recorder.record("input derivatives", self.updates, step=event.step)
+
+
+def asked_from() -> Place | None:
+    """The user's line that asked for a derivative: where a helper takes it, the line that called the helper."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    lines = {line for _, _, line in frame.f_code.co_lines() if line is not None}
+    if len(lines) <= HELPER and frame.f_back is not None and is_users(frame.f_back.f_code.co_filename):
+        frame = frame.f_back
+    symbol = frame.f_code.co_qualname
+    return Place(shown(frame.f_code.co_filename), frame.f_lineno, symbol=None if symbol == "<module>" else symbol)
 
 
 def activations(outputs: list[torch.Tensor]) -> tuple[int, int]:

@@ -98,11 +98,13 @@ class Choices:
         """The environment that was stepped most: others serve for evaluation."""
         return max(self.by_side.values(), key=lambda held: sum(each.total for each in held.values()), default={})
 
-    def between(self, first: float, last: float) -> Counted:
+    def between(self, first: float, last: float, everywhere: bool = False) -> Counted:
+        """In the environment that was stepped most, or in all of them."""
         found = Counted()
-        for step, each in self.main().items():
-            if first <= step <= last:
-                found = found.plus(each)
+        for held in self.by_side.values() if everywhere else (self.main(),):
+            for step, each in held.items():
+                if first <= step <= last:
+                    found = found.plus(each)
         return found
 
     def moving(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,7 @@ class Networks:
         self._recorder = weakref.ref(recorder)
         self.held: dict[int, Network] = {}
         self.named: dict[int, tuple[str, str, Place | None]] = {}  # a model that goes by two names, one of a target
+        self.placed: set[int] = set()  # those whose line calls them a target
         self.asked = 0
 
     def forward(self, event: Forward) -> None:
@@ -56,6 +58,8 @@ class Networks:
                 held.trained = self.in_training(event.module)
                 self._names(event)
             return
+        if event.model in self.named and event.model not in self.placed:
+            self._better_line(event)
         if event.step == held.last_step:
             return
         now = fingerprint(event.module)
@@ -81,6 +85,11 @@ class Networks:
             for group in optimizer.param_groups
             for parameter in group["params"]
         )
+
+    def of_one_form(self, models: set[int]) -> set[int]:
+        """These, and all others with parameters of the same names and shapes."""
+        forms = {self.held[model].shapes for model in models if model in self.held}
+        return models | {number for number, other in self.held.items() if other.shapes in forms}
 
     def twin(self, model: int) -> torch.nn.Module | None:
         """The one trained network of the same form."""
@@ -112,6 +121,14 @@ class Networks:
         others = sorted(name for name in names if not is_target(name))
         if targets and others:
             self.named[event.model] = (targets[0], others[0], event.place)
+
+    def _better_line(self, event: Forward) -> None:
+        """Where it is called by the name of a target, the fault can be seen."""
+        target, other, _ = self.named[event.model]
+        place = event.place
+        if place is not None and place.file and place.line and target in linecache.getline(place.file, place.line):
+            self.named[event.model] = target, other, place
+            self.placed.add(event.model)
 
 
 def names_of(module: torch.nn.Module, names: Any) -> set[str]:

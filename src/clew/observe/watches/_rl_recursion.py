@@ -91,10 +91,14 @@ def _discount(held: Judged) -> float:
 
 
 def nothing_later(study: Study) -> Found | None:
-    """Targets that are the reward alone on steps after which the episode went on and paid."""
+    """Targets that are the reward alone on steps after which the episode went on and paid. A network that is only meant
+    to predict rewards has such targets too: it is not asked about later observations."""
+    if any(0.0 < _discount(held) <= ONE for held in judged(study)):
+        return None
     for place, rows in study.rows.items():
         size = _size(rows)
-        held = _with_a_future(study, rows, CLEAR * EXACT * size)
+        models = study.networks.of_one_form(study.models_of.get(place, set()))
+        held = _with_a_future(study, rows, models, CLEAR * EXACT * size)
         if size == 0.0 or len(held) < ENOUGH:
             continue
         aimed = np.array([row.target for row in held])
@@ -115,18 +119,21 @@ def _both(held: list[Row]) -> tuple[list[float], list[float]]:
     return [row.target for row in held], [row.step.reward for row in held]
 
 
-def _with_a_future(study: Study, rows: Rows, clear: float) -> list[Row]:
-    """Rows whose episode pays later on, and for which every network gave later values that could be seen in a sum."""
+def _with_a_future(study: Study, rows: Rows, models: set[int], clear: float) -> list[Row]:
+    """Rows whose episode pays later on, and for which a network of this form gave later values that could be seen."""
     going = rows.going()
     if not going:
         return []
     own = np.array([row.step.reward for row in going])
     ahead = np.abs(returns([row.step for row in going], study.experience, AHEAD) - own)
-    return [row for row, later in zip(going, ahead, strict=True) if later > clear and _seen(row, clear)]
+    return [row for row, later in zip(going, ahead, strict=True) if later > clear and _seen(row, models, clear)]
 
 
-def _seen(row: Row, clear: float) -> bool:
-    return all(float(np.abs(values).max()) > clear for values in (*row.after.values(), *row.later.values()))
+def _seen(row: Row, models: set[int], clear: float) -> bool:
+    """Later values that were asked for without gradients, large enough to be missed in a sum."""
+    held = {**row.later, **row.after}
+    sizes = [float(np.abs(values).max()) for (grad, model, _), values in held.items() if model in models and not grad]
+    return bool(sizes) and min(sizes) > clear
 
 
 def backwards(study: Study) -> Found | None:

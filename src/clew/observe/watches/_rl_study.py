@@ -103,6 +103,15 @@ class Columns(NamedTuple):
         return cls(held.rows + fresh.rows, held.sums + fresh.sums, held.squares + fresh.squares, held.place)
 
 
+class Critic(NamedTuple):
+    """A network that gives one number for each observation: updates in which it was asked, and in which a loss was
+    taken through it."""
+
+    asked: int
+    trained: int
+    place: Place | None
+
+
 class Aimed(NamedTuple):
     """The rows of one value loss."""
 
@@ -146,7 +155,10 @@ class Study:
         self.aimed: deque[Aimed] = deque(maxlen=64)
         self.rows: dict[Place | None, Rows] = {}
         self.target_of: dict[Place | None, dict[tuple[int, int], float]] = {}
+        self.models_of: dict[Place | None, set[int]] = {}  # the networks that a value loss trains
         self.columns: Columns | None = None
+        self.critics: dict[int, Critic] = {}
+        self.reached: set[int] = set()  # networks that a loss trains, since the last step
         self.written = 0
 
     def follow(self, name: str, number: int, event: Any) -> None:
@@ -275,6 +287,8 @@ class Study:
         elif sum(call.rows for call in calls) == len(values):
             keys = [mark for call in calls for mark in call.keys]
         keys = keys if keys and len(keys) == len(values) else None
+        if place in self.models_of or len(self.models_of) < PLACES:
+            self.models_of.setdefault(place, set()).update(call.model for call in calls)
         actions = chosen.tolist() if chosen is not None and len(chosen) == len(values) else None
         self.pending.append((Aimed(step, values, targets, keys, columns, place, actions), calls))
 
@@ -282,6 +296,7 @@ class Study:
         self.look_around()
         if not event.sampled or not self.experience.steps or event.loss.grad_fn is None:
             return
+        self.reached.update(call.model for call in self.behind(event.loss.grad_fn))
         if not self.pending:
             for held in squares(event.loss.grad_fn, self.nodes, ROWS):
                 self._written_out(held, event)
@@ -335,6 +350,7 @@ class Study:
         self.policy.before_step(event)
 
     def _after_step(self, event: OptimizerEvent) -> None:
+        self._count_critics()
         self.nodes.clear()
         for source in [held for held in self.tables if held[0]]:
             del self.tables[source]
@@ -345,6 +361,19 @@ class Study:
         if recorder is not None and self.experience.steps > self.written:
             self.written = self.experience.steps
             recorder.record("environment steps", self.experience.steps, step=event.step)
+
+    def _count_critics(self) -> None:
+        asked = {
+            call.model
+            for call in self.nodes.values()
+            if call.grad and call.rows > 1 and call.keys and all(out.shape[1] == 1 for out in call.outputs)
+        }
+        for model in asked:
+            network = self.networks.held.get(model)
+            if network is not None and len(self.critics) < 64:
+                held = self.critics.get(model, Critic(0, 0, network.place))
+                self.critics[model] = Critic(held.asked + 1, held.trained + (model in self.reached), held.place)
+        self.reached.clear()
 
 
 def merged(held: list[Aimed]) -> Iterator[Aimed]:

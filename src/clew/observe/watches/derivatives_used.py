@@ -25,15 +25,16 @@ class DerivativesUsed(Solved):
     test = "derivatives_used"
 
     def read(self) -> Answer:
-        why = self.unseen()
-        if why:
-            return Unclear(why)
         held = self.equations
+        if held.broken or not held.is_equation():
+            return Unclear(self.unseen())
         if held.steps < UPDATES:
             return Unclear("too few updates with derivatives by the inputs were seen")
         for place, times in held.cut.items():
             if times >= OFTEN * held.steps:
                 return Saw("cut", updates=times).at(place)
+        if not held.updates:
+            return Unclear(self.unseen())
         if held.ramps + held.bends and held.twice and held.ramps >= RAMPS * (held.ramps + held.bends):
             return Saw("ramps", ramps=held.ramps, others=held.bends).at(held.twice_place, held.place)
         return Saw("used", updates=held.steps).at(held.place)

@@ -1,7 +1,7 @@
 """Are the inputs of an evaluation the same in every epoch?
 
-Looks at the first batch of each loader that is only evaluated on: the labels are those of the epoch before, so it is the
-same examples in the same order. Their inputs must then be the same too.
+Looks at the first batch of each loader that is only evaluated on: the labels are those of the epoch before, so they are
+the same examples in the same order. Their inputs must then be the same too.
 
 Why it matters: random augmentation that was meant for training makes a validation figure noisy and mostly worse, and it
 is not the figure of what will be used.
@@ -66,8 +66,8 @@ class EvaluationInputs(FedWatch):
         for held in evaluated:
             if held.other >= TIMES and not held.same:
                 says = (
-                    f"The same examples came {held.epochs} times for evaluation, each time with other inputs: something "
-                    "random is applied to them."
+                    f"The same examples came {held.epochs} times for evaluation, each time with other inputs: "
+                    "something random is applied to them."
                 )
                 return Saw("vary", evaluations=held.epochs).at(held.place).saying(says)
         if any(held.same for held in evaluated):

@@ -12,9 +12,16 @@ weights; short runs; a run that is not over says nothing about an end of explora
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from clew.observe.watch import Answer
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
+
+if TYPE_CHECKING:
+    import ast
+
+    from clew.records.place import Place
 
 STEPS = 100
 EARLY = 0.1
@@ -23,6 +30,7 @@ LOOKED = 150
 LATER = 3
 LONG = 300
 SURE = 300
+DRAWS = ("random", "rand", "uniform", "sample")
 
 
 class ExplorationRate(Studied):
@@ -33,7 +41,8 @@ class ExplorationRate(Studied):
         if why:
             return Unclear(why)
         choices, last = self.study.experience.choices, self.recorder.step
-        first, late = choices.between(0, EARLY * last), choices.between(LATE * last, last)
+        first = choices.between(0, EARLY * last, everywhere=True)  # one may serve for evaluation, with the best action
+        late = choices.between(LATE * last, last)
         after = choices.between(1, last)
         if first.total < LOOKED:
             return Unclear("too few actions were seen in the first tenth of the run")
@@ -44,12 +53,12 @@ class ExplorationRate(Studied):
                 return Unclear("too few actions were seen in the first tenth of the run to miss the others")
             if self._noisy():
                 return Unclear("the network that chooses has noise of its own")
-            return Saw("none", first=tried, actions=first.total).at(place)
+            return Saw("none", first=tried, actions=first.total).at(*branches(place), place)
         asked = after.best + after.other
         if not asked and late.total >= LATER and after.total >= LOOKED:
             if not self.recorder.ending or last < LONG or choices.moving():
                 return Unclear("the network has chosen no action so far, which may still come")
-            saw = Saw("never_ends", first=tried, last=1.0, actions=after.total).at(place)
+            saw = Saw("never_ends", first=tried, last=1.0, actions=after.total).at(*branches(place), place)
             return saw.saying(f"the network chose none of the {after.total} actions seen after the first update")
         if late.total < LATER:
             return Unclear("too few actions were seen late in the run")
@@ -72,3 +81,27 @@ class ExplorationRate(Studied):
         """Noise in the weights explores as well, and so does a copy that is not the one in training."""
         held = [self.study.networks.held.get(model) for model in self.study.experience.choices.models]
         return any(each is None or each.noisy or not each.trained for each in held)
+
+
+def branches(place: Place | None) -> list[Place]:
+    """The conditions in the same file that compare a random number with something: there the choice is made."""
+    import ast
+
+    if place is None or not place.file:
+        return []
+    try:
+        with open(place.file, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return []
+    tests = [node.test for node in ast.walk(tree) if isinstance(node, ast.If | ast.IfExp)]
+    lines = sorted({test.lineno for test in tests if isinstance(test, ast.Compare) and _draws(test)})
+    return [place._replace(line=line, symbol=None) for line in lines[:2]]
+
+
+def _draws(test: ast.Compare) -> bool:
+    import ast
+
+    called = [node.func for node in ast.walk(test) if isinstance(node, ast.Call)]
+    names = [func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in called]
+    return any(name in DRAWS for name in names)

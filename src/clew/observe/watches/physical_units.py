@@ -6,7 +6,8 @@ that conditions and data ask for, and at the weighted terms of the loss on the f
 Why it matters: terms in raw units differ by many orders of magnitude, the optimiser sees the largest, and inputs far
 from one leave the first layer linear or saturated.
 Cannot tell: units that happen to be of order one; coefficients that are badly chosen.
-Silent when: the terms are within a factor of a thousand as they enter the loss, whatever their units.
+Silent when: the terms are within a factor of a thousand as they enter the loss, whatever their units, unless the first
+layer gets numbers beyond a hundred.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class PhysicalUnits(Solved):
         """The first layer with weights of its own that a model calls; a few calls say how large its inputs are."""
         if event.model in self.entering or event.evaluation or len(self.entering) >= 16:
             return
-        if next(event.module.parameters(recurse=False), None) is None:
+        if next(event.module.parameters(recurse=False), None) is None or "norm" in type(event.module).__name__.lower():
             return
         given = next(iter(float_tensors(event.inputs)), None)
         if given is not None and 0 < given.numel() <= LARGE:
@@ -79,6 +80,6 @@ class PhysicalUnits(Solved):
             "condition_rms": asked,
             "largest_at_first_layer": entering,
         }
-        if ratio > APART and raw:
+        if (ratio > APART and raw) or entering > NEAR**2:
             return Saw("raw", **figures).at(line if entering > NEAR * max(1.0, largest) else None, held.place)
         return Saw("of_order_one", **figures).at(held.place)

@@ -29,11 +29,12 @@ class TransitionPairs(Studied):
         if moved is not None:
             side = "before" if moved.shift < 0 else "after"
             saw = Saw("neighbour", rows=moved.rows, shift=moved.shift)
-            return saw.saying(f"observations are learned with the action of the step {side}").at(moved.place)
+            saw = saw.saying(f"observations are learned with the action of the step {side}")
+            return saw.at(moved.place, self.study.experience.place)
         whole = list(judged(self.study))
         slipped = None if whole else pairs.of_what_followed()
         if slipped is not None:
-            saw = Saw("neighbour", rows=slipped.rows, shift=1).at(slipped.place)
+            saw = Saw("neighbour", rows=slipped.rows, shift=1).at(slipped.place, self.study.experience.place)
             return saw.saying("targets of a step are learned at the observation that followed it")
         own = pairs.of_their_own()
         if own is not None:
