@@ -4,7 +4,9 @@ cli  web  integrations                                     surfaces
   |
  app                                                       one function per verb
   |
-observe data lint exams symptoms landscape sweep rl physics  what looks at runs
+sweep                                                      what looks at many runs
+  |
+observe data lint exams symptoms landscape rl physics      what looks at a run
   |
 report                                                     what shows a case
   |
@@ -29,7 +31,8 @@ LEVELS = [
     ["knowledge"],
     ["case", "archive", "tape"],
     ["report"],
-    ["observe", "data", "lint", "exams", "symptoms", "landscape", "sweep", "rl", "physics"],
+    ["observe", "data", "lint", "exams", "symptoms", "landscape", "rl", "physics"],
+    ["sweep"],
     ["app"],
     ["casebook"],
     ["cli", "web", "integrations", "testing", "pytest_plugin"],

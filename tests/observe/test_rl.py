@@ -118,7 +118,7 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(dqn, play="greedy", updates=110), ExplorationRate, "none"),
     (partial(actor_critic, cut=True), CriticInLoss, "left_out"),
     (partial(actor_critic, cut=True, written_out=True), CriticInLoss, "left_out"),
-    (partial(ppo, scale=1000.0), ValueTargetRange, "outside"),
+    (partial(ppo, scale=1000.0), ValueTargetRange, "far_outside"),
     (partial(dqn, unit=1000.0), ObservationScale, "raw"),
     (partial(ppo, rate=0.1), KlPerUpdate, "spike"),
     (partial(actor_critic, rate=1e-7, updates=210), EntropyTrend, "flat"),

@@ -28,7 +28,10 @@ NAMED = {
     "clip": re.compile(r"(^|_)(clip|clipping|max_?norm|max_grad_norm|grad_?clip)(_|$)"),
     "batch": re.compile(r"(^|_)(batch|batch_?size|bs)(_|$)"),
 }
-SPELLED = {"train.frozen_params": re.compile(r"requires_grad(_\(\s*| *= *)False")}
+SPELLED = {
+    "train.frozen_params": re.compile(r"requires_grad(_\(\s*| *= *)False"),
+    "arch.zero_init": re.compile(r"\b(zeros_|constant_)\(|\.zero_\(\)|\.fill_\(0"),
+}
 """Causes that a line of the source does, without leaving a trace of where."""
 OTHERS = {"weight_decay": re.compile(r"(^|_)(lr|rate|eps|epsilon)(_|$)"), "lr": re.compile(r"drop|mask|min_|decay_")}
 """Names that hold a word of the setting and mean something else."""

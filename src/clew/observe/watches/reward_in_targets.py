@@ -32,8 +32,11 @@ class RewardInTargets(Studied):
             return Unclear("rewards could not be told apart from the rest of the value targets")
         figures = {"factor": found.factor, "steps": found.rows, "targets_p99": found.size}
         places = (self.study.experience.place, found.place)  # the reward comes in at the first of them
+        says = f"the reward of the environment enters the value targets with the factor {found.factor:.4g}"
         if found.factor < -1e-6:
-            return Saw("negated", **figures).at(*places)
-        if found.factor > LARGE and found.size > FAR:
-            return Saw("enlarged", **figures).at(*places)
+            return Saw("negated", **figures).saying(says).at(*places)
+        if found.size > FAR:
+            if found.factor > LARGE:
+                return Saw("enlarged", **figures).saying(says).at(*places)
+            return Unclear("the targets are large, and the script has not made them so")
         return Saw("as_given", **figures).at(*places)

@@ -10,6 +10,7 @@ step was skipped by a GradScaler.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,7 +39,7 @@ class Run:
         self.optimizer = id(getattr(scheduler, "optimizer", None))
         self.total = _horizon(scheduler)
         self.last_milestone = max(getattr(scheduler, "milestones", None) or [0])
-        self.place: Place | None = None
+        self.places: Counter[Place | None] = Counter()
         self.first_place: Place | None = None
         self.calls = self.in_first_epoch = 0
         self.before_any = self.skipped_first = False  # called before any backward; and the first rate was gone by then
@@ -50,6 +51,10 @@ class Run:
         self.after_first_epoch = 0.0  # rate over highest rate when the second epoch began; 0 before that
         self.base = max(getattr(scheduler, "base_lrs", None) or [0.0])
         self.rises = True
+
+    def usual_place(self) -> Place | None:
+        """Where most calls come from: one per epoch may be right, and those per batch beside it wrong."""
+        return self.places.most_common(1)[0][0] if self.places else None
 
 
 class SchedulerSteps(Watch):
@@ -73,7 +78,7 @@ class SchedulerSteps(Watch):
             return
         run = self.runs.setdefault(id(event.scheduler), Run(event.scheduler))
         run.calls += 1
-        run.place = event.place
+        run.places[event.place] += 1
         run.called_since_backward = True
         if run.calls == 1:
             run.first_place = event.place
@@ -119,7 +124,7 @@ class SchedulerSteps(Watch):
             figures = {"calls": run.calls, "steps": run.steps, "rate": run.rate, "highest_rate": run.highest}
             fault = self._too_fast(run) or self._too_slow(run)
             if fault:
-                return Saw("wrong_cadence", **figures).at(run.place).saying(fault)
+                return Saw("wrong_cadence", **figures).at(run.usual_place()).saying(fault)
             from_start = run.before_any and run.skipped_first and run.again_there
             if run.steps > 1 and (from_start or run.between >= max(2, run.steps / 2)):
                 return Saw("before_optimizer", **figures).at(run.first_place)
