@@ -81,7 +81,7 @@ def run(words: list[str], module: str, launcher: bool, options: Options) -> Done
         domain = domain_seen(parts[0].series, domain)
     kept = code.snapshot(held, sources(held))
     files = data_files(held)
-    more = [*read_source(held, kept), *look_into(held, files)]
+    more = [*read_source(held, kept, script), *look_into(held, files)]
     if options.twice:
         if options.say is not None:
             options.say("a second time, to compare the losses")
@@ -100,11 +100,16 @@ def run(words: list[str], module: str, launcher: bool, options: Options) -> Done
     return done
 
 
-def read_source(held: Run, kept: Iterable[SourceFile]) -> list[Clue]:
-    """Clues from the source of the run, of files that still say what they said when it loaded them."""
+def read_source(held: Run, kept: Iterable[SourceFile], script: str) -> list[Clue]:
+    """Clues from the source of the run, of files that still say what they said when it loaded them. A run that was
+    killed may not have said which they are; then there is the script."""
     from clew.app.source_clues import source_clues
 
-    clues, trouble = source_clues(load(), [item.path for item in kept if not item.changed])
+    files = list(kept)
+    paths = [item.path for item in files if not item.changed]
+    if not files and os.path.isfile(script):
+        paths = [script]
+    clues, trouble = source_clues(load(), paths)
     if trouble:
         with open(held.path("trouble-source"), "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(trouble)
