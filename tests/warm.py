@@ -140,10 +140,11 @@ def _script(torch: Any, words: list[str], folder: str, env: dict[str, str]) -> N
 
     import numpy
 
-    from clew.observe import start
+    from clew.observe import files, start
 
     os.environ.clear()
     os.environ.update(env)
+    files._files = files._Files()  # made when it was imported, it knows nothing of this run's folder
     sys.argv[:] = words
     sys.path[0] = os.path.dirname(os.path.abspath(words[0]))
     main = ModuleType("__main__")

@@ -1,6 +1,7 @@
 """`clew run` from end to end, for what only the whole shows: files in the report, a second run, several losses."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def table(folder: Path) -> dict[str, Any]:
 
 
 def test_data_that_is_at_fault_is_traced_to_its_file(tmp_path: Path) -> None:
-    rows = [f"{n % 7},{n % 5},{'' if n == 60 else n % 3},{n % 7 - n % 5}" for n in range(200)]
+    draw = random.Random(0).random
+    rows = [f"{(a := draw()):.4f},{(b := draw()):.4f},{'' if n == 60 else draw()},{a - b:.4f}" for n in range(200)]
     script(tmp_path, "a,b,c,y\n" + "\n".join(rows) + "\n", "data/train.csv")
     script(tmp_path, TABLE)
     said = clew_run(tmp_path, "--json", "out.json", "--html", "out.html", "train.py")

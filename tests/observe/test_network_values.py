@@ -23,7 +23,7 @@ from loops_network import (
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from clew.observe.watch import OptimizerEvent, Watch
+from clew.observe.watch import OptimizerEvent, Saw, Watch
 from clew.observe.watches import memory_trend, step_time_trend
 from clew.observe.watches._network_trend import Bins
 from clew.observe.watches.first_nonfinite import FirstNonfinite
@@ -283,6 +283,8 @@ def drive(
     table: dict[str, Any] = {"test": watch.test}
     if hasattr(read, "why"):
         return judged({**table, "unclear": read.why})
+    if isinstance(read, Saw):
+        table["outcome"] = read.outcome
     return judged({**table, "measured": dict(read.measured), "where": []})
 
 

@@ -33,7 +33,7 @@ WINDOW, SPAN = 2, 3
 TRIAL = 40
 FALL, OVERSHOOT = 0.02, 0.1
 ALIKE = 0.2
-TOO_LOW, TOO_HIGH = 0.005, 5.0
+TOO_LOW, TOO_HIGH = 0.005, 30.0
 
 
 class Sweep(NamedTuple):

@@ -132,11 +132,19 @@ def _logit(share: torch.Tensor) -> torch.Tensor:
     return torch.logit(share.double().clamp(1e-13, 1 - 1e-13)).to(share.dtype)
 
 
+def _soft(target: torch.Tensor) -> bool:
+    """Shares between 0 and 1, such as the grey of a pixel: a prediction of a class cannot agree with one."""
+    if not target.is_floating_point() or not target.numel():
+        return False
+    inside = (target > 0) & (target < 1)
+    return bool(inside.any()) and float(target.min()) >= 0 and float(target.max()) <= 1
+
+
 def _agreement(lab: Lab, seen: Answered) -> float | None:
     """The share of predictions from perfect outputs that agree with the target; None where that cannot be said."""
     predict = lab.subject.predict
     held = floats(seen.output)
-    if predict is None or not held:
+    if predict is None or not held or any(_soft(target) for target in tensors(seen.batch.target)):
         return None
     best: float | None = None
     for perfect, _, _ in answers(seen.batch, held[0]):

@@ -1,7 +1,7 @@
 """Do the first updates replace the weights and leave the model worse than untrained, and what makes them so large?
 
 Looks at the first ten steps: an update larger than the weights it changes, after which the loss does not come back to
-where it was before the first step. What enters the step as a factor is then looked up: inputs in raw units, which every
+where it was before the first step, or several times larger, after which it never falls below that. What enters the step as a factor is then looked up: inputs in raw units, which every
 gradient of the first layer is multiplied by, and under plain SGD a loss that is summed over the batch. Where there is
 neither, the learning rate itself is what is left.
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 FIRST = 10
 RAW = 10.0
 WORSE = 1.5
+FAR, NO_BETTER = 3.0, 0.95
+"""An update of several times the weights, after which the whole run never does better than untrained."""
 
 
 class StepThrown(InputScale):
@@ -95,7 +97,7 @@ class StepThrown(InputScale):
         worse = self.course.over_first()
         if math.isnan(worse):
             return Unclear("an update was larger than the weights, and too few losses followed to say what came of it")
-        if worse < WORSE:
+        if worse < WORSE and not (self.largest >= FAR and worse >= NO_BETTER):
             return Saw("kept", largest_update_over_weight=self.largest, late_over_untrained=worse)
         scale = super().read()
         rms = float(dict(scale.measured).get("rms", 0.0) or 0.0) if isinstance(scale, Reading) else 0.0
