@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 import hypothesis
 import pytest
@@ -17,6 +18,25 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # two workers share the machine, 
 # No deadline: a busy machine is no fault. Half of the usual examples; tests that need more ask for them.
 hypothesis.settings.register_profile("clew", deadline=None, max_examples=50)
 hypothesis.settings.load_profile("clew")
+
+
+# Tests that start whole training runs by the dozen: of those with parameters `make test` makes one in so many, always
+# the same ones. CLEW_TESTS=all, or naming a file, makes all of them.
+ONE_IN = {"test_zoo": 3, "test_programs": 3, "test_faults": 2, "test_launch": 2}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS and os.environ.get("CLEW_TESTS") != "all":
+        os.environ["CLEW_TESTS"] = "some"  # the workers see where their tests come from no more
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("CLEW_TESTS") != "some":
+        return
+    left = [item for item in items if "[" in item.name and crc32(item.nodeid.encode()) % ONE_IN.get(item.path.stem, 1)]
+    if left:
+        items[:] = [item for item in items if item not in set(left)]
+        config.hook.pytest_deselected(items=left)
 
 
 class Said(NamedTuple):
