@@ -22,7 +22,7 @@ hypothesis.settings.load_profile("clew")
 
 # Tests that start whole training runs by the dozen: of those with parameters `make test` makes one in so many, always
 # the same ones. CLEW_TESTS=all, or naming a file, makes all of them.
-ONE_IN = {"test_zoo": 3, "test_programs": 3, "test_faults": 2, "test_launch": 2}
+ONE_IN = {"test_zoo": 5, "test_programs": 6, "test_faults": 4, "test_launch": 3, "test_rl": 2, "test_situations": 2}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -237,8 +237,9 @@ def test_a_fault_ends_with_1_and_the_files_say_the_same(folder: Path, clew: Clew
     assert (table["schema"], table["command"], table["verdict"]) == ("clew/1", "exam", "fault")
     assert table["causes"][0]["id"] == "arch.batch_mixing"
     assert table["causes"][0]["kind"] == "finding"
-    assert {clue["source"] for clue in table["clues"]} == {"exam"}
-    assert table["clues"][2]["reproduce"] == "clew exam given:mixes --only batch_independence"
+    assert {clue["source"] for clue in table["clues"]} == {"exam", "lint"}
+    made = [clue for clue in table["clues"] if clue["source"] == "exam"]
+    assert made[2]["reproduce"] == "clew exam given:mixes --only batch_independence"
     assert set(table["run"]) == {"id", "script", "argv", "steps", "seconds", "exit"}
     assert [row["exam"] for row in table["exams"]["made"]] == list(CHEAP)
     assert table["exams"]["interrupted"] is False

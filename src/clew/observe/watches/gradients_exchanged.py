@@ -17,6 +17,8 @@ import sys
 import weakref
 from typing import Any
 
+import torch
+
 from clew.observe.watch import Answer, Backward, Forward, OptimizerEvent, Saw, Watch, when_sampled
 from clew.records.clue import Unclear
 from clew.records.place import Place
@@ -51,6 +53,8 @@ class GradientsExchanged(Watch):
 
     def _is_inside(self, kind: type, event: Forward) -> bool:
         """Whether a module that was called by itself is one that a wrapper has in it."""
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return False
         if self.wrapper is None and self.searched.get(event.model, 0) < LOOKS:
             self.searched[event.model] = self.searched.get(event.model, 0) + 1
             for held in gc.get_objects():

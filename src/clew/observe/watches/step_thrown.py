@@ -1,9 +1,9 @@
 """Do the first updates replace the weights and leave the model worse than untrained, and what makes them so large?
 
 Looks at the first ten steps: an update larger than the weights it changes, after which the loss does not come back to
-where it was before the first step, or several times larger, after which it never falls below that. What enters the step as a factor is then looked up: inputs in raw units, which every
-gradient of the first layer is multiplied by, and under plain SGD a loss that is summed over the batch. Where there is
-neither, the learning rate itself is what is left.
+where it was before the first step, or several times larger, after which it never falls below that. What enters the step
+as a factor is then looked up: inputs in raw units, which every gradient of the first layer is multiplied by, and under
+plain SGD a loss that is summed over the batch. Where there is neither, the learning rate itself is what is left.
 
 Why it matters: the run goes on from a random point far out, and often never returns.
 Cannot tell: a gradient that explodes over depth or time, or initial weights that are too small to compare with.
