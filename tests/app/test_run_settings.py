@@ -43,7 +43,6 @@ def test_a_learning_rate_is_traced_to_the_configuration(tmp_path: Path) -> None:
 FROZEN = """
 import torch
 torch.manual_seed(0)
-{load}
 body = torch.nn.Sequential(torch.nn.Linear(6, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.ReLU())
 model = torch.nn.Sequential(body, torch.nn.Linear(64, 1))
 {prepare}
@@ -70,7 +69,7 @@ for _ in range(200):
 
 @pytest.mark.parametrize("trained", [False, True])
 def test_layers_frozen_as_they_were_drawn(tmp_path: Path, trained: bool) -> None:
-    script(tmp_path, FROZEN.format(load="", prepare=TRAINED if trained else ""))
+    script(tmp_path, FROZEN.format(prepare=TRAINED if trained else ""))
     clew_run(tmp_path, "--json", "out.json", "train.py")
     table = json.loads((tmp_path / "out.json").read_text())
     found = [cause for cause in table["causes"] if cause["kind"] == "finding"]
@@ -78,7 +77,7 @@ def test_layers_frozen_as_they_were_drawn(tmp_path: Path, trained: bool) -> None
         assert [cause["id"] for cause in found] == []
         return
     assert [cause["id"] for cause in found] == ["train.frozen_params"]
-    assert (found[0]["where"][0]["file"], found[0]["where"][0]["line"]) == ("train.py", 9)
+    assert (found[0]["where"][0]["file"], found[0]["where"][0]["line"]) == ("train.py", 8)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,11 @@ import torch
 import torch.nn.functional as F
 from loops_training import Loop, answers, text_at
 from torch import nn
+from weighed import first_finding
 
 from clew.app.domain import domain_seen
-from clew.case.weigh import Subject, weigh
-from clew.knowledge import load
-from clew.observe.collect import clues_of, processes
+from clew.observe.collect import processes
 from clew.observe.hooks import watching
-from clew.observe.registry import all_watches
 from clew.observe.watch import Watch
 from clew.observe.watches.condition_outweighed import ConditionOutweighed
 from clew.observe.watches.derivatives_used import DerivativesUsed
@@ -299,14 +297,7 @@ def test_the_patch_goes_when_the_watch_goes(tmp_path: Path) -> None:
     ],
 )
 def test_the_first_finding_is_the_cause(tmp_path: Path, loop: Loop, cause: str) -> None:
-    with watching(tmp_path, all_watches()[0]) as recorder:
-        loop()
-        recorder.checkpoint(final=True)
-    (part,) = processes(str(tmp_path))
-    domain = domain_seen(part.series)
-    assert domain == "pinn"
-    found = weigh(load(), clues_of(load(), part), Subject(domain, "routine"))
-    assert [finding.cause for finding in found.findings][:1] == ([cause] if cause else [])
+    assert first_finding(tmp_path, loop) == ("pinn", [cause] if cause else [])
 
 
 def test_what_somebody_said_stands() -> None:

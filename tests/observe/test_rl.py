@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loops_rl import Corridor, actor_critic, dqn, ppo, reinforce, reward_model, supervised, with_baseline
 from loops_training import Loop, answers, text_at
+from weighed import first_finding
 
-from clew.app.domain import domain_seen
-from clew.case.weigh import Subject, weigh
 from clew.knowledge import load
-from clew.observe.collect import clues_of, processes
 from clew.observe.envs import told_by
 from clew.observe.hooks import watching
 from clew.observe.registry import all_watches
@@ -311,11 +309,4 @@ CAUSES: list[tuple[Loop, str]] = [
 
 @pytest.mark.parametrize(("loop", "cause"), CAUSES)
 def test_the_first_finding_is_the_cause(tmp_path: Path, loop: Loop, cause: str) -> None:
-    with watching(tmp_path, all_watches()[0]) as recorder:
-        loop()
-        recorder.checkpoint(final=True)
-    (part,) = processes(str(tmp_path))
-    domain = domain_seen(part.series)
-    assert domain == "rl"
-    found = weigh(load(), clues_of(load(), part), Subject(domain, "routine"))
-    assert [finding.cause for finding in found.findings][:1] == ([cause] if cause else [])
+    assert first_finding(tmp_path, loop) == ("rl", [cause] if cause else [])

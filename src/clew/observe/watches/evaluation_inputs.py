@@ -61,8 +61,8 @@ class EvaluationInputs(FedWatch):
     def read(self) -> Answer:
         if self.feed.broken:
             return Unclear(self.feed.broken)
-        trained = {loader.number for loader in self.feed.loaders.values() if loader.trained}
-        evaluated = [held for number, held in self.firsts.items() if number not in trained and self._evaluated(number)]
+        only = {loader.number for loader in self.feed.loaders.values() if not loader.trained}
+        evaluated = [held for number, held in self.firsts.items() if number in only]
         for held in evaluated:
             if held.other >= TIMES and not held.same:
                 says = (
@@ -73,9 +73,6 @@ class EvaluationInputs(FedWatch):
         if any(held.same for held in evaluated):
             return Saw("fixed", evaluations=max(held.epochs for held in evaluated))
         return Unclear("no loader gave the same examples for evaluation three times")
-
-    def _evaluated(self, number: int) -> bool:
-        return number in self.feed.loaders
 
 
 def parts(tensors: list[torch.Tensor]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
