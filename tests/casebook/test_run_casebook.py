@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from clew.casebook import work
-from clew.casebook.figures import brier, calibration_error, figures, missed, to_json
+from clew.casebook.figures import alike, brier, calibration_error, figures, missed, to_json
 from clew.casebook.judge import Trial, effect_of, judged, localised, same_file
 from clew.casebook.pages import confusions, markdown, text
 from clew.casebook.tables import Fault, Program, healthy, programs
@@ -98,6 +98,12 @@ def test_scores_by_hand() -> None:
     assert brier(named) == pytest.approx((0.2**2 + 0.6**2 + 0) / 3)
     assert calibration_error(named) == pytest.approx((0.2 + 0.6 + 0) / 3)
     assert brier([]) == calibration_error([]) == 0
+    # One healthy run weighs as much as two faulty ones.
+    assert alike(named) == [0.75, 0.75, 1.5]
+    assert figures(named).brier == pytest.approx((0.75 * 0.2**2 + 0.75 * 0.6**2) / 3)
+    assert figures(named).calibration_error == pytest.approx((0.75 * 0.2 + 0.75 * 0.6) / 3)
+    assert figures(named).calibration_as_mixed == pytest.approx(0.8 / 3)
+    assert alike(named[:2]) == [1.0, 1.0]
 
 
 def test_pages_name_misses_and_confusions() -> None:

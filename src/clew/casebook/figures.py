@@ -12,7 +12,9 @@ BINS = 10
 class Figures(NamedTuple):
     """Counts, and shares of them. `placed` are the faults that have a place; `sound` the healthy programs; `overhead`
     is the time under clew over the bare one; `spoken` counts the faults for which some clue spoke during the run, and
-    `steps` is the median number of steps until the first one did."""
+    `steps` is the median number of steps until the first one did. Credences hold that half of all runs are healthy, so
+    healthy and faulty runs weigh alike in the Brier score and the calibration error, however many there are of each;
+    `…_as_mixed` count every run once."""
 
     mutants: int
     detected: int
@@ -27,15 +29,19 @@ class Figures(NamedTuple):
     overhead: float
     spoken: int = 0
     steps: int = 0
+    brier_as_mixed: float = 0.0
+    calibration_as_mixed: float = 0.0
 
 
 class Bin(NamedTuple):
-    """The trials whose first cause has a credence in one tenth: how many, their mean credence, and the share right."""
+    """The trials whose first cause has a credence in one tenth: how many, their mean credence, the share right, and
+    how much they weigh together."""
 
     low: float
     runs: int
     credence: float
     right: float
+    weight: float
 
 
 def figures(trials: list[Trial]) -> Figures:
@@ -51,11 +57,13 @@ def figures(trials: list[Trial]) -> Figures:
         sum(trial.localised is True for trial in faulty),
         len(sound),
         sum(trial.alarmed for trial in sound),
-        brier(named),
-        calibration_error(named),
+        brier(named, alike(named)),
+        calibration_error(named, alike(named)),
         overhead([*faulty, *sound]),
         sum(trial.first_step is not None for trial in faulty),
         median([trial.first_step for trial in faulty if trial.first_step is not None]),
+        brier(named),
+        calibration_error(named),
     )
 
 
@@ -71,31 +79,44 @@ def overhead(trials: list[Trial]) -> float:
     return ratios[len(ratios) // 2] if ratios else 0.0
 
 
-def brier(trials: list[Trial]) -> float:
+def alike(trials: list[Trial]) -> list[float]:
+    """Weights that make healthy and faulty trials count alike as groups; all 1 where one of them is missing."""
+    sound = sum(trial.item.cause == HEALTHY for trial in trials)
+    if not 0 < sound < len(trials):
+        return [1.0] * len(trials)
+    half = len(trials) / 2
+    return [half / sound if trial.item.cause == HEALTHY else half / (len(trials) - sound) for trial in trials]
+
+
+def brier(trials: list[Trial], weights: list[float] | None = None) -> float:
     """The mean squared distance of the first cause's credence from whether it is the true one."""
-    return sum((trial.credence - trial.right) ** 2 for trial in trials) / len(trials) if trials else 0.0
+    weights = weights or [1.0] * len(trials)
+    total = sum(weight * (trial.credence - trial.right) ** 2 for trial, weight in zip(trials, weights, strict=True))
+    return total / sum(weights) if trials else 0.0
 
 
-def calibration_error(trials: list[Trial]) -> float:
+def calibration_error(trials: list[Trial], weights: list[float] | None = None) -> float:
     """How far, on average, the credence of the first cause is from the share that is right at that credence."""
-    gaps = (held.runs * abs(held.credence - held.right) for held in curve(trials))
-    return sum(gaps) / len(trials) if trials else 0.0
+    held = curve(trials, weights)
+    return (
+        sum(bin.weight * abs(bin.credence - bin.right) for bin in held) / sum(bin.weight for bin in held)
+        if held
+        else 0.0
+    )
 
 
-def curve(trials: list[Trial]) -> list[Bin]:
+def curve(trials: list[Trial], weights: list[float] | None = None) -> list[Bin]:
     """Credence of the first cause against the share that is right, by tenths."""
-    bins: dict[int, list[Trial]] = {}
-    for trial in trials:
-        bins.setdefault(min(BINS - 1, int(trial.credence * BINS)), []).append(trial)
-    return [
-        Bin(
-            key / BINS,
-            len(group),
-            sum(trial.credence for trial in group) / len(group),
-            sum(trial.right for trial in group) / len(group),
-        )
-        for key, group in sorted(bins.items())
-    ]
+    bins: dict[int, list[tuple[Trial, float]]] = {}
+    for trial, weight in zip(trials, weights or [1.0] * len(trials), strict=True):
+        bins.setdefault(min(BINS - 1, int(trial.credence * BINS)), []).append((trial, weight))
+    found = []
+    for key, group in sorted(bins.items()):
+        total = sum(weight for _, weight in group)
+        credence = sum(weight * trial.credence for trial, weight in group) / total
+        right = sum(weight * trial.right for trial, weight in group) / total
+        found.append(Bin(key / BINS, len(group), credence, right, total))
+    return found
 
 
 def counting(trials: list[Trial]) -> list[Trial]:
@@ -147,6 +168,7 @@ def matrix(trials: list[Trial]) -> list[list[str]]:
 
 def to_json(trials: list[Trial], ways: Mapping[str, list[Trial]] | None = None) -> dict[str, Any]:
     rows = []
+    named = counting(trials)
     for trial in trials:
         row = trial._asdict()
         item = row.pop("item")
@@ -158,6 +180,6 @@ def to_json(trials: list[Trial], ways: Mapping[str, list[Trial]] | None = None) 
         "figures": figures(trials)._asdict(),
         "by": {name: figures(group)._asdict() for name, group in groups(trials).items()},
         "ways": {name: figures(group)._asdict() for name, group in (ways or {}).items()},
-        "calibration": [held._asdict() for held in curve(counting(trials))],
+        "calibration": [held._asdict() for held in curve(named, alike(named))],
         "trials": rows,
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from clew.casebook.figures import Figures, counting, curve, figures, groups, matrix, missed
+from clew.casebook.figures import Figures, alike, counting, curve, figures, groups, matrix, missed
 from clew.casebook.fit import Choice
 from clew.casebook.judge import Trial
 from clew.casebook.run import NOT_RUN
@@ -52,6 +52,11 @@ def columns(rows: list[list[str]]) -> list[str]:
 
 def rest(seen: Figures) -> str:
     said = f"Brier score {seen.brier:.3f}, calibration error {seen.calibration_error:.3f}"
+    if seen.sound and seen.mutants:
+        said += (
+            f" with healthy and faulty runs weighing alike ({seen.brier_as_mixed:.3f} and "
+            f"{seen.calibration_as_mixed:.3f} with every run counting once)"
+        )
     if seen.sound:
         said = f"false alarms on {seen.alarms} of {seen.sound} healthy runs; {said}"
     if seen.spoken:
@@ -164,7 +169,8 @@ def markdown(trials: list[Trial], version: str, ways: Mapping[str, list[Trial]] 
 
 def curve_rows(trials: list[Trial]) -> list[list[str]]:
     rows = [["credence", "runs", "mean credence", "right", ""]]
-    for held in curve(counting(trials)):
+    named = counting(trials)
+    for held in curve(named, alike(named)):
         bar = "#" * round(20 * held.right) + "." * (20 - round(20 * held.right))
         between = f"{held.low:.1f} to {held.low + 0.1:.1f}"
         rows.append([between, str(held.runs), f"{held.credence:.2f}", f"{held.right:.2f}", f"`{bar}`"])
