@@ -9,6 +9,7 @@ from clew.casebook.reasons import first_step, reason
 from clew.casebook.reweigh import Picture, reweigh
 from clew.casebook.tables import HEALTHY, Fault, Program, healthy
 from clew.casebook.work import Options, bare, observed, prepared
+from clew.errors import ClewError
 from clew.knowledge.model import Knowledge
 
 NEAR = 2
@@ -83,6 +84,8 @@ def shown(item: Fault, program: Program, seed: int, options: Options) -> Trial:
     if first["status"] != 0:
         return _alone(item, seed, first)
     values = [bare(healthy(program.name), program, other, options)["figure"] for other in BASE_SEEDS]
+    if None in values:
+        raise ClewError(f"{program.name} without a fault did not come to its end, so nothing can be held against it.")
     seeds = [seed, *(other for other in OTHER_SEEDS if other != seed and item.hurts)]
     for count, other in enumerate(seeds, 1):
         plain = bare(item, program, other, options)

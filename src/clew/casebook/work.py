@@ -24,6 +24,8 @@ from clew.observe.collect import processes
 LAUNCHERS = {"python": (), "torchrun": ("-m", "torch.distributed.run")}
 LONGEST = 600
 """Seconds after which a run is given up."""
+GIVEN_UP = 124
+"""The status of a run that was given up, as `timeout` has it."""
 PICTURE = ("test", "outcome", "measured", "source", "reads")
 """What is kept of each clue besides its places and its first step: enough to weigh again without running."""
 MOST_PLACES = 6
@@ -156,8 +158,8 @@ def bare(item: Fault, program: Program, seed: int, options: Options) -> dict[str
         "seconds": time.monotonic() - began,
         "tail": (done.stdout[-600:] + done.stderr[-600:]) if done.returncode else done.stdout[-300:],
     }
-    # A run that was killed says nothing about the program.
-    if done.returncode >= 0:
+    # A run that was killed or given up says nothing about the program.
+    if 0 <= done.returncode != GIVEN_UP:
         keep(path, result)
     shutil.rmtree(os.path.dirname(folder), ignore_errors=True)
     return result
@@ -193,7 +195,7 @@ def observed(item: Fault, program: Program, seed: int, options: Options, version
     result = picture(kept(answer), done, time.monotonic() - began, first_steps)
     result |= {"id": item.id, "seed": seed, "version": version, "how": how}
     result["domain"] = domain_of(own_home, program.domain)
-    if done.returncode >= 0 and "error" not in result:
+    if 0 <= done.returncode != GIVEN_UP and "error" not in result:
         keep(path, result)
     shutil.rmtree(home, ignore_errors=True)
     return result
@@ -265,4 +267,4 @@ def _run(command: list[str], folder: str, env: dict[str, str]) -> "subprocess.Co
         )
     except subprocess.TimeoutExpired as late:
         out = (late.stdout or b"").decode(errors="replace")
-        return subprocess.CompletedProcess(command, 124, out, f"given up after {LONGEST} s")
+        return subprocess.CompletedProcess(command, GIVEN_UP, out, f"given up after {LONGEST} s")
