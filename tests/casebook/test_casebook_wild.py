@@ -14,8 +14,20 @@ from conftest import Clew
 
 ALL = scripts()
 ONE = Script(
-    "toy", "someone/toy", "c" * 40, "sub", ("train.py", "{data}/x"), 9, "general", (".",), (), "", "healthy", (), ""
+    "toy", "someone/toy", "c" * 40, "sub", ("train.py", "{data}/x"), 9, "general", (".",), (), "", said="healthy"
 )
+LIST = """
+[repositories]
+"someone/toy" = "cccccccccccccccccccccccccccccccccccccccc"
+
+[[script]]
+id = "toy-short"
+repository = "someone/toy"
+folder = "sub"
+command = ["train.py"]
+edit = [["epochs = 90", "epochs = 2"], ["data/all", "data/few"]]
+judged = "fault: never steps"
+"""
 
 
 def test_the_list_is_long_and_holds_names_only() -> None:
@@ -103,6 +115,62 @@ def test_the_table_counts_alarms(tmp_path: Path) -> None:
     assert json.dumps(to_json([(ONE, None)]))
     with pytest.raises(ClewError, match="is not a folder"):
         run_all([ONE], str(tmp_path / "nowhere"), 1, 0)
+
+
+def listed(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(LIST)
+    return path
+
+
+def test_an_edit_runs_a_copy_beside_the_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sub = tmp_path / "toy" / "sub"
+    sub.mkdir(parents=True)
+    was = "epochs = 90\r\nopen('data/all')\r\n"
+    (sub / "train.py").write_text(was, newline="")
+    (script,) = scripts(str(listed(tmp_path)))
+    calls = fake(monkeypatch, said("fault"))
+    assert run_one(script, str(tmp_path), "v", 0).verdict == "fault"
+    assert calls[0][-1] == "toy_short_edited.py"
+    assert (sub / "toy_short_edited.py").read_bytes() == b"epochs = 2\r\nopen('data/few')\r\n"
+    assert (sub / "train.py").read_bytes().decode() == was
+
+
+def test_an_edit_that_fits_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sub = tmp_path / "toy" / "sub"
+    sub.mkdir(parents=True)
+    (sub / "train.py").write_text("epochs = 90\n")
+    (script,) = scripts(str(listed(tmp_path)))
+    calls = fake(monkeypatch, said("fault"))
+    outcome = run_one(script, str(tmp_path), "v", 0)
+    assert outcome == Outcome("", note="train.py does not hold 'data/all', which `edit` replaces.")
+    assert not calls
+
+
+def test_a_judgement_made_by_reading_splits_the_count(tmp_path: Path) -> None:
+    (bad,) = scripts(str(listed(tmp_path)))
+    good = bad._replace(id="good", judged="healthy")
+    late = bad._replace(id="late")
+    found = [(bad, Outcome("fault")), (good, Outcome("suspect")), (late, Outcome("", note="not fetched"))]
+    shown = table([*found]).splitlines()
+    assert "judged fault" in shown[1]
+    assert shown[-3:] == [
+        "2 scripts run now, an alarm on 2 of them.",
+        "Judged healthy by reading: false alarms on 1 of 1.",
+        "Judged fault by reading: alarms on 1 of 1.",
+    ]
+    assert table([(bad, None)]).endswith("1 script, none run yet.")
+
+
+def test_another_list_is_taken_before_and_after_run(clew: Clew, tmp_path: Path) -> None:
+    path = str(listed(tmp_path))
+    assert "toy-short" in clew("casebook", "wild", "--scripts", path).out
+    assert "not fetched" in clew("casebook", "wild", "--scripts", path, "run", str(tmp_path)).out
+    assert "not fetched" in clew("casebook", "wild", "run", str(tmp_path), "--scripts", path).out
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[[script]\n")
+    assert "is not TOML" in clew("casebook", "wild", "--scripts", str(broken)).err
+    assert clew("casebook", "wild", "--scripts", str(tmp_path / "none.toml")).status == 2
 
 
 def test_the_command_lists(clew: Clew) -> None:

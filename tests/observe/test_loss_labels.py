@@ -50,7 +50,6 @@ def squares(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 OUTSIDE = {
     "-1 and 1": loop(binary_loss, model=single, data=with_labels(lambda y: 2 * y - 1, binary)),
     "0 and 255": loop(binary_loss, model=single, data=with_labels(lambda y: 255 * y, binary)),
-    "many-hot": loop(plain, data=with_labels(lambda y: F.one_hot(y, 4).float() + F.one_hot((y + 1) % 4, 4))),
     "sigmoid head": loop(squares, model=lambda: single(nn.Sigmoid()), data=with_labels(lambda y: 10 + 5 * y, numbers)),
     "log targets": loop(
         lambda m, x, _y: F.kl_div(m(x).log_softmax(1), torch.randn(32, 4).log_softmax(1), reduction="batchmean")

@@ -221,7 +221,8 @@ def test_activation_zero_share(tmp_path: Path, train: Callable[[], Any], wanted:
 def test_the_dead_layer_is_named(tmp_path: Path) -> None:
     told = answer(tmp_path, ActivationZeroShare, conv_killed("conv2"))
     assert told["where"][0]["module"] == "conv2 (relu)"
-    assert "self.fc1(x)" in lines(told)[0]
+    assert "nn.init.constant_(layer.bias, -100.0)" in lines(told)[0]  # it was dead before the first step
+    assert "self.fc1(x)" in lines(told)[1]
 
 
 def test_dead_units_early_on_that_come_back_are_no_alarm(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from clew.app.files import to_json as files_json
 from clew.app.known import known_domain
 from clew.app.progress import CluesSoFar
 from clew.app.repeat import repeat
-from clew.app.settings import settings_places
+from clew.app.settings import settings_places, with_lines
 from clew.app.tables import look_into
 from clew.archive import code, runs
 from clew.archive.model import PAGE, REPORT, Run, SourceFile
@@ -25,6 +25,7 @@ from clew.observe.progress import sweep
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue
 from clew.records.exact import pretty
+from clew.records.place import told
 from clew.report.run_page import DataFile, RunFacts
 from clew.report.view import CaseView, view
 from clew.report.view import to_json as case_json
@@ -165,6 +166,7 @@ def seen_in(parts: list[Process], held: Run, script: str, domain: str, more: lis
     knowledge = load()
     observed = join(knowledge, [rank_clues(knowledge, parts), *(clues_of(knowledge, part) for part in parts)])
     curves = curve_clues(knowledge, parts[0], held) if parts and parts[0].steps else []
+    observed = with_lines(held, observed)
     named = {clue.test for clue in observed}
     clues = join(knowledge, [[*observed, *(clue for clue in curves if clue.test not in named)], more])
     case = Case(
@@ -193,8 +195,7 @@ def placed(seen: CaseView, held: Run) -> CaseView:
     """With the lines where settings were written, for causes that are about a setting."""
     places = settings_places(held, sources(held), [item.path for item in data_files(held)])
     findings = tuple(
-        item._replace(where=tuple(dict.fromkeys((*places.get(item.cause, ()), *item.where))))
-        for item in seen.weighing.findings
+        item._replace(where=told(places.get(item.cause, ()), item.where)) for item in seen.weighing.findings
     )
     return seen._replace(weighing=seen.weighing._replace(findings=findings), places=places)
 

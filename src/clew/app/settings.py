@@ -8,9 +8,11 @@ them goes past every default in the source.
 import glob
 import os
 import re
+from typing import Any
 
 from clew.archive.model import Run
 from clew.records import exact
+from clew.records.clue import Clue
 from clew.records.place import Place
 
 OF_CAUSES = {
@@ -31,10 +33,16 @@ NAMED = {
 SPELLED = {
     "train.frozen_params": re.compile(r"requires_grad(_\(\s*| *= *)False"),
     "arch.zero_init": re.compile(r"\b(zeros_|constant_)\(|\.zero_\(\)|\.fill_\(0"),
+    "arch.bad_init_scale": re.compile(r"(weight|bias|data|param|\bp)\S*\.(normal_|uniform_|mul_|fill_)\("),
+    "rl.exploration": re.compile(r"\brand(om)?\([^()]*\)[^<>]*[<>]=?\s*\S*(eps|explor)", re.IGNORECASE),
 }
 """Causes that a line of the source does, without leaving a trace of where."""
 OTHERS = {"weight_decay": re.compile(r"(^|_)(lr|rate|eps|epsilon)(_|$)"), "lr": re.compile(r"drop|mask|min_|decay_")}
 """Names that hold a word of the setting and mean something else."""
+OF_RATES = ("hp.lr_too_low", "hp.lr_too_high", "hp.no_warmup")
+SCHEDULE = re.compile(r"""\[["']lr["']\]\s*[-+*/]?=[^=]|\b(\w+LR|LambdaLR|get_\w+_schedule\w*)\(""")
+SCHEDULED = "sets the rate"
+TARGET = re.compile(r"""(?i)\b(target|label)(?:_?(?:column|name|col))?["']?\s*[:=]\s*["'](\w+)["']""")
 LARGEST = 1 << 18
 MOST = 3
 WORDS = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -45,21 +53,68 @@ CONFIGURATIONS = (".toml", ".yaml", ".yml", ".json", ".ini", ".cfg")
 def settings_places(held: Run, sources: list[str], opened: list[str]) -> dict[str, tuple[Place, ...]]:
     """By cause: the lines where the setting that it is about was written."""
     values: dict[str, dict[float, None]] = {}
-    for path in sorted(glob.glob(os.path.join(glob.escape(held.folder), "settings-*.json"))):
-        try:
-            with open(path, encoding="ascii") as file:
-                rows = exact.loads(file.read())
-        except (OSError, ValueError):
-            continue
-        for row in rows:
-            if row["value"]:  # a zero is switched off, and zeros stand everywhere
-                values.setdefault(row["name"], {})[float(row["value"])] = None
+    seen: dict[str, list[Place]] = {}
+    for row in _rows(held):
+        if row["value"]:  # a zero is switched off, and zeros stand everywhere
+            values.setdefault(row["name"], {})[float(row["value"])] = None
+        elif row["where"]:
+            seen.setdefault(row["name"], []).append(Place.from_json(row["where"]))
     files = [*(path for path in opened if path.endswith(CONFIGURATIONS)), *sources]
     texts = {path: lines for path in files if (lines := _lines(path))}
     found = {name: _written(name, list(held), texts) for name, held in values.items() if name in NAMED}
     by_cause = {cause: found.get(name, ()) for cause, name in OF_CAUSES.items()}
     by_cause |= {cause: _spelled(pattern, sources, texts) for cause, pattern in SPELLED.items()}
+    if "rate_moved" in seen:
+        schedule = tuple(place._replace(role=SCHEDULED) for place in _spelled(SCHEDULE, sources, texts))
+        by_cause |= {cause: (*schedule, *by_cause.get(cause, ())) for cause in OF_RATES}
+    by_cause["data.leak_target"] = _target_listed(texts)
+    if "batch_second" in seen:
+        by_cause["arch.batch_mixing"] = tuple(seen["batch_second"])
+    from clew.app.data_lines import Reader
+
+    by_cause |= Reader(seen, {path: texts[path] for path in sources if path in texts}).by_cause()
     return {cause: places for cause, places in by_cause.items() if places}
+
+
+def _target_listed(texts: dict[str, list[str]]) -> tuple[Place, ...]:
+    """Lines of a list in which the name of the target stands too."""
+    hits = [match for lines in texts.values() for line in lines if (match := TARGET.search(line))]
+    if not hits:
+        return ()
+    either = "|".join(sorted({re.escape(hit[2]) for hit in hits}))
+    wanted = re.compile(rf"""[\[,]\s*["']({either})["']\s*[\],]""")
+    lines = ((path, number, line) for path, text in texts.items() for number, line in enumerate(text, 1))
+    listed = [_place(path, number) for path, number, line in lines if wanted.search(line) and "drop" not in line]
+    return tuple(place._replace(role="names the target") for place in listed[:MOST])
+
+
+def with_lines(held: Run, clues: list[Clue]) -> list[Clue]:
+    """The clues, with the line that made a module or the layer of a parameter where they name nothing else."""
+    made = {row["where"].get("module"): Place.from_json(row["where"]) for row in _rows(held) if row["name"] == "made"}
+    if not made:
+        return clues
+
+    def placed(place: Place) -> Place:
+        name = place.module or (place.parameter or "").rpartition(".")[0]
+        if place.file is not None or not name or name not in made:
+            return place
+        found = made[name]
+        return place._replace(file=found.file, line=found.line, symbol=found.symbol, role=found.role)
+
+    ordered = [tuple(sorted(clue.where, key=lambda place: place.file is None)) for clue in clues]
+    return [clue._replace(where=tuple(map(placed, where))) for clue, where in zip(clues, ordered, strict=True)]
+
+
+def _rows(held: Run) -> list[dict[str, Any]]:
+    """What every process of the run left behind."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted(glob.glob(os.path.join(glob.escape(held.folder), "settings-*.json"))):
+        try:
+            with open(path, encoding="ascii") as file:
+                rows += exact.loads(file.read())
+        except (OSError, ValueError):
+            continue
+    return rows
 
 
 def _spelled(pattern: re.Pattern[str], sources: list[str], texts: dict[str, list[str]]) -> tuple[Place, ...]:

@@ -14,7 +14,7 @@ from clew.knowledge.model import Knowledge
 from clew.records import exact
 from clew.records.case import Case, HeldClue
 from clew.records.clue import UNCLEAR, Clue
-from clew.records.place import Place
+from clew.records.place import Place, told
 from clew.report.view import CaseView, causes_json
 
 INSTRUMENTS = ("observe", "log", "lint", "exam")
@@ -46,7 +46,7 @@ class Again(NamedTuple):
             for name, held in self.picture.get("places", {}).items()
         }
         findings = tuple(
-            item._replace(where=tuple(dict.fromkeys((*places.get(item.cause, ()), *item.where))))
+            item._replace(where=told(places.get(item.cause, ()), item.where))
             for item in self.weighing.findings
         )
         weighing = self.weighing._replace(findings=findings)

@@ -19,12 +19,15 @@ from clew.errors import ClewError, did_you_mean
 TABLE = os.path.join(HERE, "wild.toml")
 KEPT = ".clew-wild"
 DATA = "{data}"
-KEYS = {"id", "repository", "folder", "command", "steps", "domain", "path", "environment", "needs", "said", "named"}
+KEYS = {"id", "repository", "folder", "command", "steps", "domain", "path", "environment", "needs", "edit", "judged"}
+KEYS |= {"said", "named"}
+ALARMS = ("fault", "suspect")
 
 
 class Script(NamedTuple):
-    """One script. `said`, `named`, `on`: verdict and findings of the last run that somebody looked at, with its date
-    and the version of clew."""
+    """One script. `edit`: texts and what to put for each. `judged`: what a reader of its code held it to be before
+    clew saw it. `said`, `named`, `on`: verdict and findings of the last run that somebody looked at, with its date and
+    the version of clew."""
 
     id: str
     repository: str
@@ -36,9 +39,11 @@ class Script(NamedTuple):
     path: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
     needs: str
-    said: str
-    named: tuple[str, ...]
-    on: str
+    edit: tuple[tuple[str, str], ...] = ()
+    judged: str = ""
+    said: str = ""
+    named: tuple[str, ...] = ()
+    on: str = ""
 
 
 class Outcome(NamedTuple):
@@ -55,12 +60,18 @@ Found = list[tuple[Script, Outcome | None]]
 
 
 def scripts(path: str = TABLE) -> list[Script]:
-    with open(path, "rb") as file:
-        table = tomllib.load(file)
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        raise ClewError(f"{path}: {error.strerror}; name a list of scripts in the form of wild.toml.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ClewError(f"{path} is not TOML: {error}.") from None
     found = []
     for row in table["script"]:
         if unknown := row.keys() - KEYS:
-            raise ClewError(f"script {row.get('id')!r} of wild.toml has an unknown field {sorted(unknown)[0]!r}.")
+            name = os.path.basename(path)
+            raise ClewError(f"script {row.get('id')!r} of {name} has an unknown field {sorted(unknown)[0]!r}.")
         found.append(
             Script(
                 row["id"],
@@ -73,9 +84,11 @@ def scripts(path: str = TABLE) -> list[Script]:
                 tuple(row.get("path", ())),
                 tuple(sorted(row.get("environment", {}).items())),
                 row.get("needs", ""),
-                row["said"],
+                tuple((old, new) for old, new in row.get("edit", ())),
+                row.get("judged", ""),
+                row.get("said", ""),
                 tuple(row.get("named", ())),
-                f"{table['on']}, clew {table['version']}",
+                f"{table['on']}, clew {table['version']}" if "on" in table else "",
             )
         )
     return found
@@ -114,6 +127,23 @@ def command_of(script: Script, folder: str, answer: str, budget: int) -> list[st
     return [sys.executable, "-P", "-m", "clew", "run", *own, *words]
 
 
+def edited(script: Script, at: str) -> Script:
+    """The script as it is run: itself, or a copy beside it with its `edit` made. All texts to replace must be there."""
+    if not script.edit:
+        return script
+    with open(os.path.join(at, script.command[0]), encoding="utf-8", newline="") as file:
+        text = file.read()
+    for old, new in script.edit:
+        if old not in text:
+            raise ClewError(f"{script.command[0]} does not hold {old!r}, which `edit` replaces.")
+        text = text.replace(old, new)
+    # Beside the original, so that what it imports and opens is found; named by the entry, since two may edit one file.
+    copy = os.path.join(os.path.dirname(script.command[0]), f"{script.id.replace('-', '_')}_edited.py")
+    with open(os.path.join(at, copy), "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+    return script._replace(command=(copy, *script.command[1:]))
+
+
 def run_one(script: Script, folder: str, version: str, budget: int) -> Outcome:
     """Run one under clew where it lies, once for each commit and version of clew, with `budget` seconds of exams."""
     place = checkout(script, folder)
@@ -122,7 +152,7 @@ def run_one(script: Script, folder: str, version: str, budget: int) -> Outcome:
     commit = commit_of(place)
     other = commit and commit != script.commit
     home = os.path.join(folder, KEPT)
-    path = os.path.join(home, f"{script.id}-{digest(script[:-3], commit, version, budget)}.json")
+    path = os.path.join(home, f"{script.id}-{digest(script[:-4], commit, version, budget)}.json")
     answer = kept(path)
     if answer is None:
         answer = _run(script, folder, place, path, budget)
@@ -130,7 +160,7 @@ def run_one(script: Script, folder: str, version: str, budget: int) -> Outcome:
         return Outcome("", note=(answer or {}).get("error", "clew gave no answer"))
     named = tuple(cause["id"] for cause in answer["causes"] if cause["kind"] == "finding")
     lead = answer["causes"][0]["id"] if answer["causes"] else ""
-    named = named or ((lead,) if answer["verdict"] in ("fault", "suspect") else ())
+    named = named or ((lead,) if answer["verdict"] in ALARMS else ())
     run = answer["run"]
     note = "another commit" if other else ""
     return Outcome(answer["verdict"], named, run["steps"], run["seconds"], note)
@@ -147,7 +177,7 @@ def _run(script: Script, folder: str, place: str, path: str, budget: int) -> dic
     at = os.path.join(place, script.folder)
     try:
         done = subprocess.run(
-            command_of(script, folder, said, budget),
+            command_of(edited(script, at), folder, said, budget),
             cwd=at,
             env=env,
             capture_output=True,
@@ -160,6 +190,8 @@ def _run(script: Script, folder: str, place: str, path: str, budget: int) -> dic
         return {"error": f"given up after {LONGEST} s"}
     except OSError as error:
         return {"error": f"{at}: {error.strerror}"}
+    except ClewError as error:
+        return {"error": str(error)}
     answer = kept(said)
     if answer is None:
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
@@ -195,24 +227,38 @@ def say(script: Script, outcome: Outcome) -> None:
 
 
 def table(found: Found) -> str:
-    """What clew said before and, where it was run, what it says now."""
+    """What was said of each before and, where it was run, what clew says now."""
     rows = [["script", "repository", "said", "says now", "names"]]
     for script, outcome in found:
         named = outcome.named if outcome else script.named
         now = (outcome.verdict or outcome.note) if outcome else ""
         now += f" ({outcome.note})" if outcome and outcome.verdict and outcome.note else ""
-        rows.append([script.id, script.repository, script.said, now, ", ".join(named[:2])])
+        rows.append([script.id, script.repository, script.said or _judged(script), now, ", ".join(named[:2])])
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
-    run = [outcome.verdict for _, outcome in found if outcome and outcome.verdict]
-    said = [script.said for script, _ in found]
-    lines += ["", summary(said, f"({found[0][0].on})") if found else "Nothing of the list fits."]
-    lines += [summary(run, "now")] if any(outcome for _, outcome in found) else []
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *summaries(found)])
+
+
+def _judged(script: Script) -> str:
+    return f"judged {script.judged.partition(':')[0]}" if script.judged else ""
+
+
+def summaries(found: Found) -> list[str]:
+    if not found:
+        return ["Nothing of the list fits."]
+    said = [script.said for script, _ in found if script.said]
+    run = [(script, outcome.verdict) for script, outcome in found if outcome and outcome.verdict]
+    lines = [summary(said, f"({found[0][0].on})")] if said else []
+    lines += [summary([verdict for _, verdict in run], "now")] if any(outcome for _, outcome in found) else []
+    for kind, what in (("healthy", "false alarms"), ("fault", "alarms")):
+        verdicts = [verdict for script, verdict in run if script.judged.startswith(kind)]
+        alarms = sum(word in ALARMS for word in verdicts)
+        lines += [f"Judged {kind} by reading: {what} on {alarms} of {len(verdicts)}."] if verdicts else []
+    return lines or [f"{len(found)} script{'s' * (len(found) != 1)}, none run yet."]
 
 
 def summary(verdicts: list[str], when: str) -> str:
-    alarms = sum(word in ("fault", "suspect") for word in verdicts)
+    alarms = sum(word in ALARMS for word in verdicts)
     count = len(verdicts)
     return f"{count} script{'s' * (count != 1)} run {when}, an alarm on {alarms} of them."
 

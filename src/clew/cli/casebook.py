@@ -2,7 +2,7 @@
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
 from clew.cli.output import save
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from clew.casebook.judge import Record, Trial
 
 ONLY = "only these: a fault, a program, a cause, a family, or script, package, config, data, healthy"
+SCRIPTS = "another list of scripts, in the form of wild.toml"
 OUT = "where programs and results are kept (.clew/casebook)"
 
 
@@ -48,6 +49,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     wild.add_argument("--list", action="store_true", help="list them, with what clew said (the default)")
     wild.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these scripts or repositories")
     wild.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    wild.add_argument("--scripts", default="", metavar="FILE", help=SCRIPTS)
     wild.set_defaults(act=act_wild, folder="", jobs=1)
     tried = wild.add_subparsers(metavar="run").add_parser("run", help="run those whose repository is in a folder")
     tried.add_argument("folder", metavar="DIR", help="holds the repositories, as OWNER+NAME, OWNER/NAME or NAME")
@@ -56,6 +58,8 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     tried.add_argument("--no-exams", action="store_true", help="only watch: make no experiments")
     tried.add_argument("--budget", type=int, default=20, metavar="S", help="seconds for exams after each run (20)")
     tried.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    # Given before or after `run`: the inner parser's own default would hide the outer one's value.
+    tried.add_argument("--scripts", default=SUPPRESS, metavar="FILE", help=SCRIPTS)
     shown = verbs.add_parser("list", help="list the faults")
     shown.add_argument("--only", nargs="+", default=[], metavar="NAME", help=ONLY)
     shown.set_defaults(act=act_list)
@@ -216,7 +220,7 @@ def act_wild(options: Namespace) -> int:
     from clew.casebook import wild
     from clew.records.exact import pretty
 
-    scripts = wild.chosen(wild.scripts(), options.only)
+    scripts = wild.chosen(wild.scripts(options.scripts or wild.TABLE), options.only)
     found: wild.Found = [(script, None) for script in scripts]
     if options.folder and not options.list:
         for name in ("jobs", "budget"):

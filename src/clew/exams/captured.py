@@ -24,6 +24,8 @@ from clew.tape.model import Tape
 from clew.tape.names import short
 
 SUMS = ("add", "__add__", "__radd__", "sum", "add_", "__iadd__")
+PRODUCTS = ("mul", "__mul__", "__rmul__", "multiply", "div", "divide", "true_divide", "__truediv__")
+QUOTIENTS = PRODUCTS[4:]
 DIFFERENCES = ("sub", "__sub__", "__rsub__", "rsub", "subtract", "sub_", "__isub__")
 
 
@@ -140,19 +142,19 @@ class CapturedSubject(Subject):
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
         """The terms of a loss that is a sum, by place; nothing when it is none."""
         tape = self.tape
-        signs = _terms(tape, tape.loss)
-        if len(signs) < 2 or not isinstance(self.loss, TapedLoss):
+        weights = _terms(tape, tape.loss)
+        if len(weights) < 2 or not isinstance(self.loss, TapedLoss):
             return {}
         output = self.call(model, batch.inputs)
         env = self.loss.values(output, batch.target)
         self.player.play(env, tape.split, len(tape.calls), self.loss.rows, True)
         named = {}
-        for slot, sign in signs:
+        for slot, weight in weights:
             call = next(call for call in tape.calls if slot in call.made)
             place = tape.places[call.place] if call.place >= 0 else None
             name = f"{short(call.function)} at {place}" if place else f"term {slot}"
-            named[name if sign > 0 else f"minus {name}"] = sign * env[slot]
-        return named if len(named) == len(signs) else {f"term {slot}": sign * env[slot] for slot, sign in signs}
+            named[name if weight > 0 else f"minus {name}"] = weight * env[slot]
+        return named if len(named) == len(weights) else {f"term {slot}": held * env[slot] for slot, held in weights}
 
     def _optimizer_of(self, parameters: Any) -> torch.optim.Optimizer:
         del parameters
@@ -205,20 +207,40 @@ def captured(run_folder: str, device: str = "") -> CapturedSubject:
     raise ClewError(f"no training step was kept of the run in {run_folder}; run it with clew run --keep-capture.")
 
 
-def _terms(tape: Tape, slot: int, sign: int = 1) -> list[tuple[int, int]]:
-    """The slots that are added up to one, each with its sign."""
+def _terms(tape: Tape, slot: int, weight: float = 1.0) -> list[tuple[int, float]]:
+    """The slots that are added up to one, each with its weight. A sum that is multiplied as a whole is still one."""
     call = next((call for call in reversed(tape.calls[tape.split :]) if slot in call.made), None)
     name = short(call.function) if call is not None else ""
-    if call is None or name not in (*SUMS, *DIFFERENCES) or call.kwargs["dict"]:
-        return [(slot, sign)]
+    if call is None or name not in (*SUMS, *DIFFERENCES, *PRODUCTS) or call.kwargs["dict"]:
+        return [(slot, weight)]
     uses = slots_in(call.args)
     made = {made for other in tape.calls for made in other.made}
-    if len(uses) < 2 or not all(use in made for use in uses):
-        return [(slot, sign)]
-    signs = [sign] * len(uses)
+    if not uses or not all(use in made for use in uses):
+        return [(slot, weight)]
+    if len(uses) == 1:
+        factor = _factor(name, call.args)
+        inner = [] if factor is None else _terms(tape, uses[0], weight * factor)
+        whole = len(inner) > 1 or name in SUMS  # a weight is part of its term
+        return inner if inner and whole else [(slot, weight)]
+    if name in PRODUCTS:
+        return [(slot, weight)]
+    weights = [weight] * len(uses)
     if name in DIFFERENCES:
-        signs[0 if name in ("rsub", "__rsub__") else 1] = -sign
-    return [part for use, its in zip(uses, signs, strict=True) for part in _terms(tape, use, its)]
+        weights[0 if name in ("rsub", "__rsub__") else 1] = -weight
+    return [part for use, its in zip(uses, weights, strict=True) for part in _terms(tape, use, its)]
+
+
+def _factor(name: str, args: list[Any]) -> float | None:
+    """What a call with one tensor and one number multiplies the tensor by; None where it does something else."""
+    numbers = [held for held in args if isinstance(held, int | float) and not isinstance(held, bool)]
+    if len(args) != 2 or len(numbers) != 1:
+        return None
+    number = float(numbers[0])
+    if name in SUMS:
+        return 1.0 if number == 0 else None  # what Python's own sum begins with
+    if name in QUOTIENTS:
+        return 1 / number if number and args[1] is numbers[0] else None
+    return number if name in PRODUCTS else None
 
 
 def _predict(loss: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from clew.lint.flow import reaching
 from clew.lint.index import Def, Scope, Where
 from clew.lint.script import Script, text
-from clew.lint.values import argument, default_of
+from clew.lint.values import Context, argument, default_of
 
 HELD_OUT = re.compile(
     r"(^|_)(test|val|valid|validation|dev|holdout|te|oos|eval)(_|$|\d)|(^|_)[xy]_?(test|val|te)", re.I
@@ -67,9 +67,9 @@ def roots(node: ast.AST) -> list[str]:
     return [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
 
 
-def learner(script: Script, node: ast.AST, where: Where | None = None) -> str:
+def learner(script: Script, node: ast.AST, where: Where | None = None, context: Context | None = None) -> str:
     """The class of a preprocessing object that learns from the data it is fitted on; "" for anything else."""
-    values = script.value(node) if where is None else script.values.value(node, where, None)
+    values = script.value(node) if where is None else script.values.value(node, where, context)
     for value in values:
         if value.kind == "instance" and value.name.startswith(("sklearn.", "imblearn.", "category_encoders.")):
             last = value.name.rsplit(".", 1)[-1]

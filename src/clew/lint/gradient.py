@@ -272,7 +272,7 @@ def indices(node: Any) -> bool:
     )
 
 
-def computed(script: Script, node: Any, where: Where, deep: int = 12) -> bool:
+def computed(script: Script, node: Any, where: Where, deep: int = 20) -> bool:
     """Whether an expression comes out of a network or a loss, rather than out of data."""
     if deep == 0:
         return False
@@ -282,8 +282,12 @@ def computed(script: Script, node: Any, where: Where, deep: int = 12) -> bool:
         through = isinstance(node.func, ast.Attribute) and node.func.attr in ("cpu", "numpy", "mean", "sum")
         if through and computed(script, node.func.value, where, deep - 1):  # type: ignore[attr-defined]
             return True
-        dotted = script.dotted(node.func)
-        if dotted.startswith("numpy."):
+        dotted = script.at_home(where).dotted(node.func)
+        if dotted.startswith(("numpy.", "math.")) or dotted in NUMBERS:
+            return any(computed(script, part, where, deep - 1) for part in node.args)
+        if isinstance(node.func, ast.Attribute) and not dotted and node.func.attr in THROUGH:
+            return computed(script, node.func.value, where, deep - 1)
+        if dotted.startswith("torch.") and dotted.rsplit(".", 1)[-1] in THROUGH:
             return any(computed(script, part, where, deep - 1) for part in node.args)
         if dotted.rsplit(".", 1)[-1] in LOSSES and dotted.startswith("torch."):
             return True
@@ -292,6 +296,8 @@ def computed(script: Script, node: Any, where: Where, deep: int = 12) -> bool:
         if func is not None and func.returns and not func.yields:
             there = script if func.module is script.module else Script(func.module, script.project, "")
             return all(computed(there, given, at, deep - 2 if deep > 2 else 0) for given, at in func.returns)
+        if MODELS.search(text(node.func)) and all(value.kind in ("param", "attr", "unknown") for value in called):
+            return bool(node.args or node.keywords)
         return any(
             value.kind == "instance"
             and (value.name.startswith("torch.nn.") or (value.cls is not None and script.is_module(value.cls)))
@@ -299,6 +305,12 @@ def computed(script: Script, node: Any, where: Where, deep: int = 12) -> bool:
         )
     if isinstance(node, ast.BinOp):
         return any(computed(script, part, where, deep - 1) for part in (node.left, node.right))
+    if isinstance(node, ast.UnaryOp):
+        return computed(script, node.operand, where, deep - 1)
+    if isinstance(node, ast.Subscript):
+        return computed(script, node.value, where, deep - 1)
+    if isinstance(node, ast.IfExp):
+        return any(computed(script, part, where, deep - 1) for part in (node.body, node.orelse))
     if isinstance(node, ast.List | ast.Tuple):
         return any(computed(script, part, where, deep - 1) for part in node.elts)
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
@@ -312,11 +324,23 @@ def computed(script: Script, node: Any, where: Where, deep: int = 12) -> bool:
                     return True
             return any(
                 made.how in ("=", "aug")
-                and not made.path
-                and computed(script, made.value.value if made.how == "aug" else made.value, made.where, deep - 1)
+                and computed(script, made.value.value if made.how == "aug" else at(made), made.where, deep - 1)
                 for made in reaching(scope.defs[node.id], where)
             )
     return False
+
+
+NUMBERS = frozenset(f"builtins.{name}" for name in ("float", "max", "min", "sum", "abs", "list", "round"))
+MODELS = re.compile(r"(^|[._])(model|net|network|classifier|encoder|critic|actor)$", re.I)
+
+
+def at(made: Def) -> Any:
+    """The part of a tuple that a name was given."""
+    value = made.value
+    for step in made.path:
+        inside = isinstance(value, ast.Tuple | ast.List) and 0 <= step < len(value.elts)
+        value = value.elts[step] if inside else ast.Constant(None)
+    return value
 
 
 class End(NamedTuple):

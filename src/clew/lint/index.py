@@ -121,6 +121,7 @@ class Module:
         self.comprehended: set[str] = set()
         self.subscript_sets: list[tuple[ast.Subscript, Any, Where]] = []
         self.main = Scope(self, None, "module", tree, "")
+        self.small: frozenset[str] | None = None
 
     def where(self, node: ast.AST) -> Where:
         """The statement that `node` belongs to, as a place in the flow."""
@@ -128,6 +129,12 @@ class Module:
         while node not in place:
             node = up[node]
         return place[node]
+
+    def lowered(self) -> frozenset[str]:
+        """The names of classes that the file defines or imports, in small letters."""
+        if self.small is None:
+            self.small = frozenset(name.lower() for name in self.main.defs if name[:1].isupper())
+        return self.small
 
     def forget(self) -> None:
         """Let go of the tree. The index refers to itself in circles, which would keep it alive."""

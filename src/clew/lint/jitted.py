@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from clew.lint.index import Scope
 from clew.lint.script import Script, text
+from clew.lint.values import argument
 
 TRACERS = (
     "jax.jit",
@@ -49,9 +50,63 @@ def traced(script: Script) -> list[Traced]:
                         params = frozenset(value.func.params) - statics(script, call, value.func)
                         if value.func.module is script.module:
                             found[value.func] = Traced(value.func, by, params - {value.func.me})
+        script.known["traced"] = []  # a function that calls itself asks while being asked
+        for scope in script.module.scopes:
+            if scope not in found and scope.kind == "function" and scope.name != "__init__":
+                under(script, scope, found)
         script.known["traced"] = list(found.values())
     held: list[Traced] = script.known["traced"]
     return held
+
+
+def under(script: Script, scope: Scope, found: dict[Scope, Traced]) -> None:
+    """A function that a traced one calls: what it is given there is traced too. Calls in a file that knows no jax are
+    not asked."""
+    for call, where in script.project.callers(scope)[:4]:
+        home = script.at_home(where)
+        if not home.mentions("jax"):
+            continue
+        outer: Scope | None = where.block.scope
+        while outer is not None:
+            known = found if home is script else {held.scope: held for held in traced(home)}
+            held = known.get(outer)
+            if held is not None:
+                names = [name for name in scope.params if name != scope.me]
+                params = frozenset(
+                    name
+                    for name in names
+                    if (given := argument(call, scope, name)) is not None and tracing(home, given, held)
+                )
+                if params:
+                    found[scope] = Traced(scope, held.by, params)
+                    return
+            outer = outer.parent
+
+
+def derived(held: Traced) -> frozenset[str]:
+    """The traced parameters, and the names that are computed from their values."""
+    names = set(held.params)
+    for _ in range(3):
+        for name, defs in held.scope.defs.items():
+            if name in names or any(made.how not in ("=", "aug") for made in defs):
+                continue
+            values = [made.value.value if made.how == "aug" else made.value for made in defs]
+            if any(isinstance(value, ast.AST) and touches(value, names) for value in values):
+                names.add(name)
+    return frozenset(names)
+
+
+def touches(node: ast.AST, names: set[str]) -> bool:
+    """Whether a value, and not only a shape, of one of the names goes into an expression."""
+    if isinstance(node, ast.Attribute) and node.attr in STATIC:
+        return False
+    if isinstance(node, ast.Call) and text(node.func) in ("len", "isinstance", "range", "type"):
+        return False
+    if isinstance(node, ast.Lambda):
+        return False
+    if isinstance(node, ast.Name):
+        return node.id in names
+    return any(touches(child, names) for child in ast.iter_child_nodes(node))
 
 
 def tracer(script: Script, node: ast.expr, scope: Scope) -> tuple[str, frozenset[str]]:
@@ -88,8 +143,9 @@ def statics(script: Script, call: ast.Call, scope: Scope) -> frozenset[str]:
 def tracing(script: Script, node: ast.AST, held: Traced) -> bool:
     """Whether an expression depends on the value, not only the shape, of a traced parameter."""
     up = script.module.up
+    names = derived(held)
     for part in ast.walk(node):
-        if not isinstance(part, ast.Name) or part.id not in held.params:
+        if not isinstance(part, ast.Name) or part.id not in names:
             continue
         above = up.get(part)
         if isinstance(above, ast.Attribute) and above.attr in STATIC:
@@ -102,7 +158,6 @@ def tracing(script: Script, node: ast.AST, held: Traced) -> bool:
             continue
         if isinstance(above, ast.Attribute) and isinstance(up.get(above), ast.Attribute):
             continue
-        defs = held.scope.defs.get(part.id, [])
-        if len(defs) == 1:
+        if len(held.scope.defs.get(part.id, [])) == 1 or part.id not in held.params:
             return True
     return False

@@ -73,6 +73,10 @@ def _find(script: Script) -> Iterator[LossCall]:
                 around = _around(script, call, values[0])
                 if around is not None:
                     yield around
+            elif all(value.kind == "ref" and value.name.startswith(PREFIXES) for value in values):
+                called = {value.name.rsplit(".", 1)[-1] for value in values}
+                if len(called) == 1 and (name := called.pop()) in WANTS and name[0].islower():
+                    yield _made(script, call, name, None)
             elif all(value.kind == "instance" for value in values):
                 names = {value.name.rsplit(".", 1)[-1] for value in values if value.name.startswith("torch.nn.")}
                 if len(names) == 1 and len(values) <= 3 and (name := names.pop()) in WANTS:
@@ -118,7 +122,12 @@ def _suspects(script: Script) -> set[str]:
         classes = {alias for name in CLASSES for alias in (name, *script.aliases.get(name, ()))}
         for scope in script.module.scopes:
             for name, defs in scope.defs.items():
-                if any(_makes(made.value, classes) or made.how in ("param", "import") for made in defs):
+                if any(
+                    _makes(made.value, classes)
+                    or made.how in ("param", "import")
+                    or (made.how == "=" and isinstance(made.value, ast.Call | ast.Attribute))
+                    for made in defs
+                ):
                     found.add(name)
         for cls in script.module.classes:
             found.update(cls.attrs)
@@ -164,14 +173,70 @@ def activation(script: Script, values: Alternatives) -> tuple[str, Value] | None
     """The activation that every alternative went through last, with one place of it."""
     names: set[str] = set()
     at: Value | None = None
+    values = tuple(part for value in values for part in parted(script, value))
     for value in values:
         name = value.name if value.kind == "made" else ""
+        if name not in ACTIVATIONS and raw(script, value):
+            name = "linear"
         if name == "log" and value.where is not None and isinstance(value.node, ast.Call):
             inner = value.node.args[0] if value.node.args else getattr(value.node.func, "value", None)
             below = activation(script, script.values.value(inner, value.where, None)) if inner is not None else None
             name = {"softmax": "log_softmax", "sigmoid": "logsigmoid"}.get(below[0], "") if below else ""
-        if name not in ("softmax", "log_softmax", "sigmoid", "logsigmoid", "linear"):
+        if name not in ACTIVATIONS:
             return None
         names.add(name)
         at = value
     return (names.pop(), at) if len(names) == 1 and at is not None else None
+
+
+ACTIVATIONS = frozenset("softmax log_softmax sigmoid logsigmoid linear".split())
+JOINS = frozenset("cat stack concat concatenate hstack vstack".split())
+# Of unbounded scores these make unbounded scores.
+LINEAR = frozenset("sum mean matmul bmm mm einsum dot inner mul add sub squeeze unsqueeze baddbmm addmm".split())
+
+
+def parted(script: Script, value: Value) -> Alternatives:
+    """The parts that a tensor was put together from."""
+    if value.kind != "made" or value.name not in JOINS or value.where is None or not isinstance(value.node, ast.Call):
+        return (value,)
+    first = value.node.args[0] if value.node.args else None
+    if not isinstance(first, ast.List | ast.Tuple) or not first.elts:
+        return (value,)
+    return tuple(one for item in first.elts for one in script.values.value(item, value.where, None))
+
+
+def raw(script: Script, value: Value, deep: int = 5) -> bool:
+    """Whether a value is computed from a layer's output by nothing but sums and products: it can be any number."""
+    if deep == 0 or value.where is None:
+        return False
+    if value.kind == "made":
+        if value.name == "linear":
+            return True
+        if value.name not in LINEAR or not isinstance(value.node, ast.Call):
+            return False
+        func = value.node.func
+        library = isinstance(value.const, str)
+        given = list(value.node.args) if library else []
+        given = [arg for arg in given if not isinstance(arg, ast.Constant)]
+        if not library and isinstance(func, ast.Attribute):
+            given.append(func.value)
+        return any(_raw(script, arg, value, deep) for arg in given)
+    node = value.node
+    if value.kind == "unop" and isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.USub) and _raw(script, node.operand, value, deep)
+    if value.kind == "binop" and isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.MatMult):
+            return any(_raw(script, side, value, deep) for side in (node.left, node.right))
+        if isinstance(node.op, ast.Mult | ast.Add | ast.Sub):
+            return all(
+                isinstance(script.constant(side), int | float) or _raw(script, side, value, deep)
+                for side in (node.left, node.right)
+            )
+    return False
+
+
+def _raw(script: Script, node: ast.AST, value: Value, deep: int) -> bool:
+    assert value.where is not None
+    context = value.const if isinstance(value.const, tuple) else None
+    found = script.values.value(node, value.where, context)  # type: ignore[arg-type]
+    return all(raw(script, one, deep - 1) for one in found)

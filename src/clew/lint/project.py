@@ -5,7 +5,7 @@ import os
 from collections import OrderedDict
 
 from clew.lint.flow import reaching
-from clew.lint.index import Def, Module, Scope, Where, index
+from clew.lint.index import Class, Def, Module, Scope, Where, index
 from clew.lint.source import Unreadable, read, read_bytes
 
 # Bytes of source whose trees are kept; a tree takes some fifty times its source.
@@ -163,6 +163,13 @@ class Project:
         if top and not found and not method:
             found = self.elsewhere(module, name)
         return found if len(found) <= MOST_CALLS else []
+
+    def makers(self, cls: Class) -> list[tuple[ast.Call, Where]]:
+        """Calls that make instances of a class, in its own file or in those around it."""
+        here = [call for call in cls.module.calls.get(cls.name, []) if isinstance(call.func, ast.Name)]
+        if here:
+            return [(call, cls.module.where(call)) for call in here]
+        return self.elsewhere(cls.module, cls.name)[:MOST_CALLS]
 
     def elsewhere(self, module: Module, name: str) -> list[tuple[ast.Call, Where]]:
         self.searched = True

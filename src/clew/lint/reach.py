@@ -190,7 +190,7 @@ class Reach:
             return
         cls = self.script.class_of(where.block.scope)
         mine = isinstance(node.value, ast.Name) and node.value.id == where.block.scope.me
-        if mine and stop is None:
+        if mine and stop is None and not (cls is not None and plain_number(cls, node.attr)):
             self.loose = True  # what an object keeps may be a parameter
         if cls is not None and mine and node.attr in cls.attrs:
             for made in cls.attrs[node.attr][:4]:
@@ -300,6 +300,19 @@ class Reach:
             scope = env.where.block.scope
             env = env.outer
         return said
+
+
+def plain_number(cls: Any, name: str) -> bool:
+    """Whether an attribute is a setting: a number, or a parameter of __init__ whose default is one."""
+    defs = cls.attrs.get(name, [])
+    init = cls.methods.get("__init__")
+    for made in defs:
+        value = made.value
+        if isinstance(value, ast.Name) and init is not None and value.id in init.params:
+            value = default_of(init, value.id)
+        if not isinstance(value, ast.Constant) or not isinstance(value.value, int | float):
+            return False
+    return bool(defs)
 
 
 def unknown(func: ast.expr, values: Alternatives) -> bool:

@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from clew.lint.conditions import Known
 from clew.lint.index import Class, Def, Module, Scope, Where
 from clew.lint.model import Edit, Fix, Related
 from clew.lint.project import Project
@@ -33,7 +34,7 @@ class Script:
         self.module, self.project, self.text = module, project, text
         self.values = Values(project)
         self.lines: list[str] = []
-        self.tests = is_test(module.path)
+        self.tests = is_test(module.path) and not runs_itself(module)
         self.known: dict[str, Any] = {}
         self.aliases: dict[str, list[str]] = {}
         for scope in module.scopes:
@@ -203,7 +204,7 @@ class Script:
         for block in where.block.chain():
             if block.kind == "with" and isinstance(block.node, ast.With | ast.AsyncWith):
                 for item in block.node.items:
-                    state = self.grad_state(item.context_expr)
+                    state = self.grad_state(item.context_expr, where)
                     if state is not None:
                         return None if state else item.context_expr
         scope: Scope | None = where.block.scope
@@ -215,8 +216,12 @@ class Script:
             scope = scope.parent
         return None
 
-    def grad_state(self, node: ast.expr) -> bool | None:
-        """What a context manager or decorator does to gradients: switches them off, on, or neither."""
+    def grad_state(self, node: ast.expr, where: Where | None = None) -> bool | None:
+        """What a context manager or decorator does to gradients: switches them off, on, or neither. A place inside says
+        which way a switch by a condition goes there."""
+        if isinstance(node, ast.IfExp) and where is not None:
+            way = Known(where).truth(node.test)
+            return None if way is None else self.grad_state(node.body if way else node.orelse, where)
         target = node.func if isinstance(node, ast.Call) else node
         last = target.attr if isinstance(target, ast.Attribute) else target.id if isinstance(target, ast.Name) else ""
         if last not in ("no_grad", "inference_mode", "enable_grad", "set_grad_enabled"):
@@ -225,6 +230,8 @@ class Script:
             return True
         if last == "set_grad_enabled":
             given = self.arg(node, 0, "mode") if isinstance(node, ast.Call) else None
+            if where is not None and given is not None and Known(where).truth(given) is False:
+                return False
             return self.constant(given) is not False
         given = self.arg(node, 0, "mode") if isinstance(node, ast.Call) else None
         return self.constant(given) is False
@@ -279,6 +286,14 @@ def text(node: ast.AST | None) -> str:
     if isinstance(at, ast.Subscript) and isinstance(at.value, ast.Name | ast.Attribute):
         return ".".join([text(at.value) + "[]", *reversed(parts)])
     return ""
+
+
+def runs_itself(module: Module) -> bool:
+    """A file that is named like a test but calls its own test functions is a program."""
+    return any(
+        scope.kind == "function" and scope.name.startswith("test") and scope.name in module.calls
+        for scope in module.scopes
+    )
 
 
 def is_test(path: str) -> bool:

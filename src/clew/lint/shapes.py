@@ -58,6 +58,8 @@ def named(script: Script, node: ast.Name, where: Where, deep: int) -> str:
             found.add(form(script, split, made.where, deep - 1))
         elif value is not None:
             found.add(form(script, value, made.where, deep - 1))
+        elif made.how == "=" and made.path and isinstance(made.value, ast.Call):
+            found.add(part_of_return(script, made, deep))
         elif made.how == "for":
             found.add(element(script, made.value, made.path, made.where, deep))
         elif made.how == "param":
@@ -65,6 +67,18 @@ def named(script: Script, node: ast.Name, where: Where, deep: int) -> str:
         else:
             found.add("")
     return found.pop() if len(found) == 1 else ""
+
+
+def part_of_return(script: Script, made: Any, deep: int) -> str:
+    """Of `x, y = load(path)` what the project's function returns for y."""
+    values = script.values.value(made.value.func, made.where, None)
+    func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+    if func is None or len(func.returns) != 1 or func.yields or len(made.path) != 1:
+        return ""
+    back, where = func.returns[0]
+    if not isinstance(back, ast.Tuple) or not 0 <= made.path[0] < len(back.elts):
+        return ""
+    return form(script, back.elts[made.path[0]], where, deep - 1)
 
 
 def given(script: Script, made: Any, deep: int) -> str:
@@ -93,6 +107,8 @@ def attribute(script: Script, node: ast.Attribute, where: Where, deep: int) -> s
         base = node.value
         if isinstance(base, ast.Subscript) and isinstance(script.constant(base.slice), str):
             return "flat"  # one column of a frame
+        if isinstance(base, ast.Subscript) and isinstance(base.slice, ast.List) and len(base.slice.elts) == 1:
+            return "column"
         if isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and base.func.attr == "pop":
             return "flat" if len(base.args) == 1 and isinstance(script.constant(base.args[0]), str) else ""
         if isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and base.func.attr in ("max", "min"):
@@ -131,6 +147,13 @@ def called(script: Script, node: ast.Call, where: Where, deep: int) -> str:
         "numpy.array",
     ):
         return wrapped(script, node, where, deep)
+    if isinstance(func, ast.Attribute) and func.attr in ("to_numpy", "to_list", "tolist") and not dotted:
+        inner = func.value
+        if isinstance(inner, ast.Subscript) and isinstance(script.constant(inner.slice), str):
+            return "flat"
+        if isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.List) and len(inner.slice.elts) == 1:
+            return "column"
+        return form(script, inner, where, deep - 1)
     if dotted in SIZED and len(node.args) == 1 and isinstance(node.args[0], ast.Constant | ast.Name | ast.BinOp):
         return "flat" if sized(script, node.args[0], where) else ""
     if isinstance(func, ast.Attribute) and (not dotted or dotted.startswith("torch.")):
@@ -255,6 +278,8 @@ def at(made: Any) -> Any:
 def subscript(script: Script, node: ast.Subscript, where: Where, deep: int) -> str:
     index = node.slice
     if isinstance(index, ast.Tuple) and len(index.elts) == 2 and isinstance(index.elts[0], ast.Slice):
+        if table(script, node.value, where, deep - 1):
+            return of_table(script, index.elts[1])
         last = script.constant(index.elts[1], "?")
         if last is None:
             return "column" if form(script, node.value, where, deep - 1) == "flat" else ""
@@ -263,9 +288,88 @@ def subscript(script: Script, node: ast.Subscript, where: Where, deep: int) -> s
         inner = node.value.func
         if isinstance(inner, ast.Attribute) and inner.attr in ("max", "min"):
             return along(script, node.value) if not script.dotted(inner) else ""
+    if isinstance(index, ast.Constant) and isinstance(index.value, str):
+        return keyed(script, node.value, index.value, where, deep)
     if isinstance(index, ast.Name | ast.Slice):
         return form(script, node.value, where, deep - 1)
+    if isinstance(index, ast.Subscript) and isinstance(index.slice, ast.Slice):
+        return form(script, node.value, where, deep - 1)  # y[order[i : i + n]]
     return ""
+
+
+def keyed(script: Script, base: Any, key: str, where: Where, deep: int) -> str:
+    """batch["y"] of a loop over a loader whose data set returns a dict."""
+    scope = where.block.scope
+    defs = reaching(scope.defs[base.id], where) if isinstance(base, ast.Name) and base.id in scope.defs else []
+    if len(defs) != 1 or defs[0].how != "for" or defs[0].path not in ((), (1,)):
+        return ""
+    for held in loaded(script, defs[0].value, defs[0].where):
+        method = held.cls.methods.get("__getitem__") if held.cls is not None else None
+        given, at_end = method.returns[0] if method is not None and len(method.returns) == 1 else (None, where)
+        if not isinstance(given, ast.Dict) or method is None:
+            return ""
+        for name, item in zip(given.keys, given.values, strict=True):
+            if isinstance(name, ast.Constant) and name.value == key:
+                return of_item(script, item, method, at_end, deep)
+    return ""
+
+
+def loaded(script: Script, iterable: Any, where: Where) -> list[Value]:
+    """The data sets behind a loop over a loader."""
+    if isinstance(iterable, ast.Call) and script.dotted(iterable.func) in ("builtins.enumerate", "tqdm.tqdm"):
+        return loaded(script, iterable.args[0], where) if iterable.args else []
+    found: list[Value] = []
+    for value in script.values.value(iterable, where, None):
+        if value.name.endswith(".DataLoader") and value.where is not None:
+            data = script.arg(value.node, 0, "dataset")
+            found += script.values.value(data, value.where, None) if data is not None else ()
+    return found
+
+
+def of_table(script: Script, index: Any) -> str:
+    """data[:, -1] is flat; data[:, -1:] and data[:, [3]] are columns."""
+    if plain(script.constant(index)):
+        return "flat"
+    if isinstance(index, ast.List) and len(index.elts) == 1:
+        return "column"
+    low = script.constant(index.lower) if isinstance(index, ast.Slice) and index.upper is index.step is None else None
+    return "column" if low == -1 else ""
+
+
+TABLES = ("numpy.loadtxt", "numpy.genfromtxt", "pandas.read_csv", "pandas.read_parquet", "pandas.DataFrame")
+
+
+def table(script: Script, node: Any, where: Where, deep: int) -> bool:
+    """Whether an array has two axes: read from a table of numbers, or all columns of a frame."""
+    if deep <= 0:
+        return False
+    if isinstance(node, ast.Attribute) and node.attr in ("values", "iloc", "loc"):
+        return table(script, node.value, where, deep - 1)
+    if isinstance(node, ast.Call):
+        if script.at_home(where).dotted(node.func) in TABLES:
+            return True
+        kept = isinstance(node.func, ast.Attribute) and node.func.attr in ("to_numpy", "astype", "dropna", "copy")
+        wraps = script.at_home(where).dotted(node.func) in (
+            "torch.tensor",
+            "torch.from_numpy",
+            "torch.as_tensor",
+            "numpy.array",
+        )
+        inner = node.func.value if kept else node.args[0] if wraps and node.args else None  # type: ignore[attr-defined]
+        return inner is not None and table(script, inner, where, deep - 1)
+    if isinstance(node, ast.Subscript):
+        cut = isinstance(node.slice, ast.Slice)
+        return cut and table(script, node.value, where, deep - 1)
+    if isinstance(node, ast.Name):
+        scope = where.block.scope
+        while node.id not in scope.defs and scope.parent is not None:
+            scope = scope.parent
+            where = Where(scope.body, 1 << 60)
+        defs = reaching(scope.defs[node.id], where) if node.id in scope.defs else []
+        return bool(defs) and all(
+            made.how == "=" and not made.path and table(script, made.value, made.where, deep - 1) for made in defs
+        )
+    return False
 
 
 def of_layer(script: Script, node: ast.Call, where: Where) -> str:
@@ -275,19 +379,38 @@ def of_layer(script: Script, node: ast.Call, where: Where) -> str:
         return ""
     # The network itself may have taken the column apart; only a call that ends in the layer is certain.
     if squeezed(script, node, where):
-        return ""
+        return by_forward(script, node, where)
     made = values[0].owner.node
     if not isinstance(made, ast.Call) or not values[0].owner.name.endswith("Linear"):
         return ""
     return "column" if script.constant(script.arg(made, 1, "out_features")) == 1 else ""
 
 
+def by_forward(script: Script, node: ast.Call, where: Where) -> str:
+    """What the one return of a forward of the project is."""
+    values = script.values.value(node.func, where, None)
+    forward = values[0].cls.methods.get("forward") if len(values) == 1 and values[0].cls is not None else None
+    if forward is None or len(forward.returns) != 1:
+        return ""
+    given, at_end = forward.returns[0]
+    last = given.func.attr if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute) else ""
+    return form(script, given, at_end, 6) if last in ("squeeze", "view", "reshape", "unsqueeze", "flatten") else ""
+
+
 def squeezed(script: Script, node: ast.Call, where: Where) -> bool:
     """Whether a forward of the project reshapes what the layer gave before it returns it."""
     for called in script.values.value(node.func, where, None):
+        if (
+            called.cls is None
+            and called.node is not None
+            and "Flatten(" in ast.unparse(called.node).replace("Flatten()", "")
+        ):
+            return True
         if called.cls is None or "forward" not in called.cls.methods:
             continue
         forward = called.cls.methods["forward"]
+        if any("Flatten(0" in ast.unparse(call) for method in called.cls.methods.values() for call in method.calls):
+            return True
         if any(
             isinstance(call.func, ast.Attribute)
             and call.func.attr in ("squeeze", "view", "reshape", "flatten", "mean", "sum", "select", "ravel")
@@ -328,10 +451,25 @@ def example(script: Script, held: Value, place: int, deep: int) -> str:
     given, where = method.returns[0]
     if not isinstance(given, ast.Tuple) or not 0 <= place < len(given.elts):
         return ""
-    item = given.elts[place]
+    return of_item(script, given.elts[place], method, where, deep)
+
+
+def of_item(script: Script, item: Any, method: Any, where: Where, deep: int) -> str:
+    """What a batch of one part of an example is: flat for single numbers, a column for lists of one."""
+    if isinstance(item, ast.Name) and item.id in method.defs:
+        made = reaching(method.defs[item.id], where)
+        if len(made) == 1 and made[0].how == "=":
+            item, where = at(made[0]), made[0].where
     if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Name) and item.slice.id in method.params:
         return form(script, item.value, where, deep - 1)
-    return "flat" if single(script.at_home(where), item) else ""
+    home = script.at_home(where)
+    if isinstance(item, ast.Call) and home.dotted(item.func) in ("torch.tensor", "torch.FloatTensor") and item.args:
+        inner = item.args[0]
+        if isinstance(inner, ast.List) and len(inner.elts) == 1:
+            return "column"
+        if isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Name) and inner.slice.id in method.params:
+            return form(script, inner.value, where, deep - 1)
+    return "flat" if single(home, item) else ""
 
 
 def single(script: Script, node: Any) -> bool:

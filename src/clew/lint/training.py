@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from clew.lint.index import Block, Scope
 from clew.lint.script import Script, text
-from clew.lint.values import Value, argument
+from clew.lint.values import Alternatives, Value, argument
 
 DEEP = 3
 OPTIMIZER = re.compile(
@@ -94,17 +94,29 @@ class Training:
         where = module.where(call)
         order = (where.order, getattr(call, "end_lineno", 0), getattr(call, "end_col_offset", 0))
         name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if isinstance(call.func, ast.Name) and call.func.id.startswith("clip_grad_"):
+            yield Event("clip", call, order, where.block, "", None)
+            return
         kind, value = "", None
         if name in KINDS:
             kind, value = self.kind(name, call, scope)
+        if kind == "backward" and self.own_backward(call, scope):
+            yield from self.inlined(call, scope)
+            return
         if kind:
             if kind == "step":
                 yield from self.closure(call, scope)
             base = call.func.value if isinstance(call.func, ast.Attribute) else None
-            yield Event(kind, call, order, where.block, text(base), value)
+            yield Event(kind, call, order, outside(where.block), text(base), value)
             return
         if self.interesting(call, scope):
             yield from self.inlined(call, scope)
+
+    def own_backward(self, call: ast.Call, scope: Scope) -> bool:
+        """Whether `backward` is a method of the project that calls a tensor's own."""
+        values = self.script.values.of(call.func, scope.module)
+        func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+        return func is not None and func is not scope and any(one.kind == "backward" for one in self.events(func))
 
     def interesting(self, call: ast.Call, scope: Scope) -> bool:
         """Cheaply: may this call one of the project's own functions?"""
@@ -184,7 +196,7 @@ class Training:
         return values[0] if len(values) == 1 and values[0].kind != "unknown" else None
 
     def step(self, base: ast.expr, said: str, call: ast.Call, scope: Scope) -> tuple[str, Value | None]:
-        values = self.script.values.of(base, scope.module)
+        values = self.each(self.script.values.of(base, scope.module))
         value = values[0] if len(values) == 1 else None
         names = {value.name for value in values if value.kind in ("instance", "made")}
         if any("lr_scheduler" in name or "schedule" in name.lower() for name in names):
@@ -207,6 +219,20 @@ class Training:
         if OPTIMIZER.search(said) or any("optimizer" in name.lower() for name in names):
             return "step", value
         return "maybe_step", value
+
+    def each(self, values: Alternatives) -> Alternatives:
+        """What a loop over a list that is written out gives: any of its items."""
+        if len(values) != 1 or values[0].kind != "element" or values[0].where is None:
+            return values
+        node = values[0].node
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "values":
+            node = node.func.value
+        held = self.script.values.value(node, values[0].where, None)
+        if len(held) != 1 or held[0].kind != "items" or held[0].where is None or not 0 < len(held[0].items) <= 6:
+            return values
+        inner = held[0].const if isinstance(held[0].const, tuple) else None
+        items = [self.script.values.value(item, held[0].where, inner) for item in held[0].items]  # type: ignore[arg-type]
+        return self.script.values.join(items)
 
     def mode(self, name: str, base: ast.expr, call: ast.Call, scope: Scope) -> tuple[str, Value | None]:
         if len(call.args) + len(call.keywords) > 1 or (name == "eval" and call.args):
@@ -256,6 +282,18 @@ def innermost(loop: Loop) -> bool:
         event.kind == "backward" and not event.looped and event.block.loops()[:1] == [loop.block]
         for event in loop.events
     )
+
+
+def outside(block: Block) -> Block:
+    """`for opt in optimizers: opt.step()` happens where the loop stands."""
+    node = block.node
+    if block.kind == "for" and isinstance(node, ast.For) and block.parent is not None and len(node.body) <= 2:
+        name = text(node.target.elts[-1] if isinstance(node.target, ast.Tuple) and node.target.elts else node.target)
+        calls = [part.value for part in node.body if isinstance(part, ast.Expr)]
+        alone = bool(name) and len(calls) == len(node.body)
+        if alone and all(isinstance(one, ast.Call) and text(one.func).split(".")[0] == name for one in calls):
+            return outside(block.parent)
+    return block
 
 
 def training(script: Script) -> Training:
@@ -339,6 +377,13 @@ def trained(script: Script, loop: Loop) -> set[str]:
             said = text(call.func)
             if MODELS.search(said) and (call.args or call.keywords):
                 found.add(said)
+    # A method of the same object that the loop calls applies it under the same name.
+    for event in loop.of("backward") if not found else []:
+        if event.through and event.node in script.module.up:
+            scope = script.module.where(event.node).block.scope
+            if scope.cls is not None and scope.cls is script.class_of(loop.block.scope):
+                said_there = {text(call.func) for call in scope.calls if call.args or call.keywords}
+                found |= {said for said in said_there if said.startswith(f"{scope.me}.") and MODELS.search(said)}
     return found
 
 

@@ -6,9 +6,12 @@ parameters to the arguments of their callers. Every question has a limited amoun
 """
 
 import ast
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from clew.lint import fields
+from clew.lint.branches import alive, taken
 from clew.lint.flow import reaching
 from clew.lint.index import Class, Def, Module, Scope, Where
 
@@ -114,6 +117,9 @@ class Values:
         self.fuel = 0
         self.depth = 0
         self.busy: set[tuple[ast.AST, int]] = set()
+        self.truths: dict[ast.AST, bool | None] = {}
+        self.tables: dict[ast.AST, ast.Dict] = {}
+        self.roots: dict[Module, list[Class]] = {}
 
     def of(self, node: ast.AST, module: Module) -> Alternatives:
         """What `node` may be, as seen from its own place."""
@@ -174,7 +180,10 @@ class Values:
         while scope is not None:
             if name in scope.defs and (first or scope.kind != "class"):
                 at = where if first else Where(scope.body, 1 << 60)
-                return self.join(self.defined(made, context) for made in reaching(scope.defs[name], at))
+                held = reaching(scope.defs[name], at)
+                if len(held) > 1:
+                    held = alive(self, held, at, context)
+                return self.join(self.defined(made, context) for made in held)
             first = False
             scope = scope.parent
         return (Value("ref", f"builtins.{name}"),)
@@ -267,13 +276,70 @@ class Values:
                 return self.value(given, at.where, at.outer)
             default = default_of(func, made.name)
             return self.value(default, func.body_where(), None) if default is not None else NOTHING
-        found = [
-            self.value(given, where, None)
-            for call, where in self.project.callers(func)
-            if (given := argument(call, func, made.name)) is not None
-        ]
+        found: list[Alternatives] = []
+        default = default_of(func, made.name)
+        spoken = default is not None and not (isinstance(default, ast.Constant) and default.value is None)
+        calls = self.project.callers(func)
+        for call, where in calls:
+            given = argument(call, func, made.name)
+            if given is not None:
+                found.append(self.value(given, where, None))
+            elif spoken and not starred(call):
+                found.append(self.value(default, func.body_where(), None))
         known = [values for values in found if values != NOTHING]
-        return self.join(known) if known else (Value("param", made.name, func=func, node=made.node),)
+        if known:
+            return self.join(known)
+        if spoken and not calls and func.name not in ("forward", "__call__", "__init__") and tells(default):
+            return self.value(default, func.body_where(), None)
+        return self.framed(made, func) or (Value("param", made.name, func=func, node=made.node),)
+
+    def framed(self, made: Def, func: Scope) -> Alternatives:
+        """What a framework hands to its hook, and what a parameter that is called like a model can only be."""
+        if func.cls is not None and made.name == "model" and func.name in ("compute_loss", "training_step"):
+            for call, where in self.project.makers(func.cls):
+                given = next((word.value for word in call.keywords if word.arg == "model"), None)
+                given = given or (call.args[0] if call.args else None)
+                if given is not None:
+                    return self.value(given, where, None)
+        if func.cls is not None and func.name in ("forward", "__call__"):
+            return ()
+        low = made.name.lower().replace("_", "")
+        like = MODEL_NAMES.match(made.name) or low in func.module.lowered()
+        if not like or func.module.names.isdisjoint(TRAINS):
+            return ()
+        roots = self.networks(func.module)
+        fits = [cls for cls in roots if cls.name.lower() == low] or (roots if MODEL_NAMES.match(made.name) else [])
+        if len(fits) != 1 or fits[0] is func.cls:
+            return ()
+        return (Value("instance", cls=fits[0], const="guess"),)
+
+    def networks(self, module: Module) -> list[Class]:
+        """The networks of a file that are no part of another one in it: defined there, or imported from the project."""
+        if module not in self.roots:
+            self.roots[module] = []
+            found: list[Class] = []
+            for defs in module.main.defs.values():
+                for made in defs:
+                    if made.how not in ("class", "import") or not made.name[:1].isupper():
+                        continue
+                    found += [one.cls for one in self.defined(made, None) if one.kind == "class" and one.cls]
+            found = [
+                cls
+                for cls in dict.fromkeys(found)
+                if not cls.name.endswith(("Loss", "Criterion", "Metric"))
+                and any(base.startswith("torch.nn.") for base in self.bases(cls))
+            ]
+            found = [
+                cls for cls in found if any(made_of_layers(made.value) for held in cls.attrs.values() for made in held)
+            ]
+            used = {
+                part.id if isinstance(part, ast.Name) else part.attr
+                for cls in found
+                for part in ast.walk(cls.node)
+                if isinstance(part, ast.Name | ast.Attribute)
+            }
+            self.roots[module] = [cls for cls in found if cls.name not in used]
+        return self.roots[module]
 
     # attributes
 
@@ -293,6 +359,14 @@ class Values:
             found = self.of_class(value, name)
             if found is not None:
                 return found
+        held = fields.field(self, value, name)
+        if held is not None:
+            given: Alternatives = held
+            return given
+        if value.kind == "made" and value.name in ("parse_args", "parse_known_args") and value.where is not None:
+            chosen: Alternatives | None = fields.option(self, value, name)
+            if chosen is not None:
+                return chosen
         if name == "data" and value.kind in ("made", "attr"):
             return (value,)
         return (Value("attr", name, node, where, owner=value),)
@@ -307,7 +381,7 @@ class Values:
                 return (Value("function", func=func, owner=value if value.kind == "instance" else None),)
             if name in cls.attrs:
                 return self.join(self.set_on(made, value) for made in cls.attrs[name] if not empty(made))
-            if name in cls.body.defs:
+            if name in cls.body.defs and not (value.kind == "instance" and name in fields.declared(cls)):
                 return self.join(self.defined(made, None) for made in cls.body.defs[name])
         return None
 
@@ -315,7 +389,7 @@ class Values:
         func = made.where.block.scope
         context = None
         if isinstance(owner.node, ast.Call) and owner.where is not None and func.name == "__init__":
-            context = Context(func, owner.node, owner.where, owner, None)
+            context = Context(func, owner.node, owner.where, owner, self.inside(owner, None))
         return self.defined(made, context)
 
     def lineage(self, cls: Class) -> list[Class]:
@@ -360,12 +434,19 @@ class Values:
         if kind == "ref":
             return self.library(called.name, node, where, context)
         if kind == "class" and called.cls is not None:
-            return (Value("instance", cls=called.cls, node=node, where=where),)
+            return (Value("instance", cls=called.cls, node=node, where=where, const=context),)
         if kind == "function" and called.func is not None:
             return self.returned(called.func, node, Place(where, context), called.owner)
         if kind == "instance":
             return self.applied(called, node, where, context)
+        if kind == "made" and called.name == "collections.namedtuple":
+            names = self.words(called)
+            return (Value("instance", "namedtuple", node, where, const=context, items=names),)
         if kind == "attr":
+            if called.name == "get" and called.owner is not None and called.owner.kind == "items" and node.args:
+                known, key = self.word(node.args[0], where, context)
+                held = self.item(called.owner, key, where, context) if known else NOTHING
+                return held if held != NOTHING or len(node.args) < 2 else self.value(node.args[1], where, context)
             if called.name in SAME and isinstance(node.func, ast.Attribute):
                 return self.value(node.func.value, where, context)
             if called.name in ("train", "eval") and called.owner is not None and called.owner.kind == "instance":
@@ -395,8 +476,19 @@ class Values:
             bases = [value.cls for cls in ([func.cls] if func and func.cls else []) for value in self.class_bases(cls)]
             return (Value("instance", cls=bases[0]),) if bases and bases[0] is not None else NOTHING
         last = name.rsplit(".", 1)[-1]
+        if name in fields.TABLES:
+            made = fields.table(node, self.tables)
+            if made is not None:
+                return (Value("items", node=made, where=where, items=tuple(made.values), const=context),)
+        if name == "builtins.getattr" and len(node.args) >= 2:
+            known, word = self.word(node.args[1], where, context)
+            if not known or not isinstance(word, str):
+                return NOTHING
+            return self.join(
+                self.member(value, word, node, where) for value in self.value(node.args[0], where, context)
+            )
         if last[:1].isupper():
-            return (Value("instance", name, node, where),)
+            return (Value("instance", name, node, where, const=context),)
         if name.startswith("torch.") and "." not in name[6:].replace("nn.functional.", "").replace("special.", ""):
             return (Value("made", last, node, where, const=name),)
         return (Value("made", name, node, where, const=name),)
@@ -412,6 +504,9 @@ class Values:
         context = Context(func, node, at.where, owner, at.context) if node is not None and at is not None else None
         found: list[Alternatives] = []
         for given, where in func.returns[:MOST]:
+            way = taken(self, where.block, [func.body], context) if len(func.returns) > 1 else None
+            if way is False:
+                continue
             values = self.value(given, where, context)
             if isinstance(given, ast.Tuple | ast.List | ast.Dict):
                 values = tuple(
@@ -421,6 +516,8 @@ class Values:
                     for value in values
                 )
             found.append(values)
+            if way is True:
+                break  # nothing after it is reached
         return self.join(found) if found else (Value("const", const=None),)
 
     def applied(self, called: Value, node: ast.Call, where: Where, context: Context | None) -> Alternatives:
@@ -520,14 +617,58 @@ class Values:
     def subscript(self, node: ast.Subscript, where: Where, context: Context | None) -> Alternatives:
         found = []
         for value in self.value(node.value, where, context):
-            index = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            known, index = isinstance(node.slice, ast.Constant), getattr(node.slice, "value", None)
+            if value.kind in ("items", "instance"):
+                known, index = self.word(node.slice, where, context)
             if value.kind == "items":
-                found.append(self.item(value, index, where, context))
-            elif value.kind == "made":
+                found.append(self.item(value, index, where, context) if known else self.any_of(value, context))
+            elif value.kind == "instance" and value.name in fields.HOLDERS and isinstance(value.node, ast.Call):
+                found.append(self.held(value, index, where, context))
+            elif value.kind == "instance" and isinstance(index, str):
+                held = fields.field(self, value, index)
+                found.append(held if held is not None else NOTHING)
+            elif value.kind in ("made", "binop", "unop"):
                 found.append((value,) if not isinstance(index, str) else NOTHING)
             else:
                 found.append(NOTHING)
         return self.join(found)
+
+    def word(self, node: ast.expr, where: Where, context: Context | None) -> tuple[bool, Any]:
+        """The constant that an expression is, if it is one."""
+        if isinstance(node, ast.Constant):
+            return True, node.value
+        if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
+            return False, None
+        values = self.value(node, where, context)
+        if len(values) == 1 and values[0].kind == "const":
+            return True, values[0].const
+        return False, None
+
+    def words(self, made: Value) -> tuple[str, ...]:
+        """The names of a namedtuple."""
+        given = made.node.args[1] if len(made.node.args) > 1 else None
+        if isinstance(given, ast.Constant) and isinstance(given.value, str):
+            return tuple(given.value.replace(",", " ").split())
+        if isinstance(given, ast.List | ast.Tuple):
+            return tuple(str(item.value) for item in given.elts if isinstance(item, ast.Constant))
+        return ()
+
+    def any_of(self, value: Value, context: Context | None) -> Alternatives:
+        """What a table holds under a key that is not known: any of its values."""
+        if not isinstance(value.node, ast.Dict) or value.where is None or len(value.items) > MOST:
+            return NOTHING
+        inner = self.inside(value, context)
+        return self.join(self.value(item, value.where, inner) for item in value.items)
+
+    def held(self, value: Value, index: Any, where: Where, context: Context | None) -> Alternatives:
+        """An entry of a ModuleDict or ModuleList that was written out."""
+        given = value.node.args[0] if value.node.args else None
+        inner = self.inside(value, context)
+        for table in self.value(given, value.where or where, inner) if given is not None else ():
+            if table.kind == "items":
+                known = index is not None
+                return self.item(table, index, where, inner) if known else self.any_of(table, inner)
+        return NOTHING
 
     def item(self, value: Value, index: Any, where: Where, context: Context | None) -> Alternatives:
         inner, at = self.inside(value, context), value.where or where
@@ -535,9 +676,25 @@ class Values:
             for key, given in zip(value.node.keys, value.node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == index and index is not None:
                     return self.value(given, at, inner)
+            return self.put(value, index, context)
         elif isinstance(index, int) and not isinstance(index, bool) and -len(value.items) <= index < len(value.items):
             return self.value(value.items[index], at, inner)
         return NOTHING
+
+    def put(self, value: Value, index: Any, context: Context | None) -> Alternatives:
+        """What was set under a key after a table was made: `losses["ce"] = nn.CrossEntropyLoss()`."""
+        if value.where is None:
+            return NOTHING
+        scope = value.where.block.scope
+        found: list[Alternatives] = []
+        for target, given, at in scope.module.subscript_sets:
+            if not isinstance(target.slice, ast.Constant) or target.slice.value != index or at.block.scope is not scope:
+                continue
+            base = target.value
+            defs = scope.defs.get(base.id, []) if isinstance(base, ast.Name) else []
+            if isinstance(given, ast.expr) and any(made.value is value.node for made in defs):
+                found.append(self.value(given, at, self.inside(value, context)))
+        return self.join(found)
 
     def within(self, node: Any, where: Where, context: Context | None) -> Alternatives:
         return self.value(node.value, where, context)
@@ -578,6 +735,30 @@ HANDLERS: dict[type, Any] = {
     ast.NamedExpr: Values.within,
     ast.Lambda: Values.anonymous,
 }
+
+
+TRAINS = frozenset(("backward", "manual_backward", "zero_grad", "training_step", "compute_loss"))
+MODEL_NAMES = re.compile(r"^(model|net|network|module|classifier|policy_net|nn_model)$", re.I)
+
+
+def tells(node: ast.expr | None) -> bool:
+    """Whether a default says what kind of thing a parameter is; a number or a switch may be anything."""
+    return isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Dict) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
+def made_of_layers(node: Any) -> bool:
+    """Whether an expression calls something that is named like a class."""
+    return isinstance(node, ast.AST) and any(
+        isinstance(part, ast.Call)
+        and (part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", ""))[:1].isupper()
+        for part in ast.walk(node)
+    )
+
+
+def starred(call: ast.Call) -> bool:
+    return any(isinstance(arg, ast.Starred) for arg in call.args) or any(word.arg is None for word in call.keywords)
 
 
 def empty(made: Def) -> bool:

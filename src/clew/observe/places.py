@@ -27,6 +27,7 @@ try:
 except OSError:
     _STARTED_IN = ""  # the working folder has been removed
 MOST = 4096
+OPTIMIZED = 1  # of code flags: the locals of a function, as against those of a module or class
 _known: dict[str, bool] = {}
 _places: dict[tuple[str, int, str], Place] = {}
 _at: dict[tuple[int, int], tuple[CodeType, Place]] = {}
@@ -63,6 +64,12 @@ def users_place(depth: int = 1) -> Place | None:
     return None
 
 
+def place_of(frame: FrameType) -> Place:
+    """The line that a frame is at."""
+    held = _at.get((id(frame.f_code), frame.f_lasti))
+    return held[1] if held is not None else _new_place(frame)
+
+
 def _new_place(frame: FrameType) -> Place:
     code = frame.f_code
     key = (code.co_filename, frame.f_lineno, code.co_qualname)
@@ -75,6 +82,18 @@ def _new_place(frame: FrameType) -> Place:
     _places[key] = place
     _at[id(code), frame.f_lasti] = (code, place)
     return place
+
+
+def local(frame: FrameType, name: str) -> object:
+    """A local variable of a running function. Python keeps a copy of them all with the frame once it was asked, which
+    would keep a batch alive: it is emptied again."""
+    if not frame.f_code.co_flags & OPTIMIZED:
+        return frame.f_locals.get(name)
+    held = frame.f_locals
+    found = held.get(name)
+    if sys.version_info < (3, 13):
+        held.clear()
+    return found
 
 
 def shown(file: str) -> str:

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from clew.observe.losses import Losses
+from clew.observe.origins import Origins
+from clew.observe.picked import Picked
 from clew.observe.places import users_place
 from clew.observe.stream import Stream
 from clew.observe.watch import EVENTS, Answer, Judged, Saw, Watch
@@ -71,7 +73,9 @@ class Recorder:
         self.started = self._last_checkpoint = self._step_end = self._sample_end = time.monotonic()
         self._sample_step = 0
         self._gap = SPARSE
+        self.picked = Picked()
         self.losses = Losses(self)
+        self.origins = Origins()
         self.watches: list[Watch] = []
         for watch in watches:
             try:

@@ -1,31 +1,44 @@
-"""The settings that training really ran with: learning rate, weight decay, clipping limit, batch size.
+"""The settings that training really ran with: learning rate, weight decay, clipping limit, batch size; and the lines
+where data enters: loaders, what puts batches together, the loss.
 
-Answers no test. What it leaves behind lets the report name the line of a configuration file that a value came from.
+Answers no test. What it leaves behind lets the report name the line of a configuration file that a value came from, and
+the line of the source that a fault of the data has to be mended in.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.watch import Batch, Clip, OptimizerEvent, Watch, when_sampled
+from clew.observe.places import is_users, shown
+from clew.observe.watch import Backward, Batch, Clip, Judged, LossCall, OptimizerEvent, Watch, when_sampled
 from clew.records import exact
+from clew.records.place import Place
 
 if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
-    from clew.records.place import Place
 
 OF_OPTIMISERS = ("lr", "weight_decay", "momentum")
 MOST = 64
+MODULES = 2000
+FAR = 5.0
+"""A rate that came to differ so much from the one that the optimiser was made with was set by a schedule."""
 
 
 class Settings(Watch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.seen: dict[tuple[str, float], Place | None] = {}
+        self.lines: dict[tuple[str, Place], None] = {}
+        self.looked_at: set[int] = set()
+        self.made: dict[tuple[int, str], Place] = {}
 
     def _note(self, name: str, value: Any, place: Place | None) -> None:
         if isinstance(value, int | float) and not isinstance(value, bool) and len(self.seen) < MOST:
             self.seen.setdefault((name, float(value)), place)
+
+    def _line(self, name: str, place: Place | None) -> None:
+        if place is not None and len(self.lines) < MOST:
+            self.lines.setdefault((name, place), None)
 
     def optimizer_made(self, event: OptimizerEvent) -> None:
         for group in (event.optimizer.defaults, *event.optimizer.param_groups[:8]):
@@ -33,19 +46,67 @@ class Settings(Watch):
                 self._note(name, group.get(f"initial_{name}", group.get(name)), event.place)
 
     @when_sampled
+    def before_step(self, event: OptimizerEvent) -> None:
+        """Where a schedule has taken the rate far away, it is the schedule that says what it is."""
+        first, now = event.optimizer.defaults.get("lr"), event.optimizer.param_groups[0].get("lr")
+        both = isinstance(first, int | float) and isinstance(now, int | float)
+        if both and first > 0 and now >= 0 and not first / FAR < now < first * FAR:
+            self._line("rate_moved", event.place)
+
+    @when_sampled
     def clip(self, event: Clip) -> None:
         self._note("clip", event.limit, event.place)
+
+    @when_sampled
+    def loss(self, event: LossCall) -> None:
+        self._line("loss" if event.grad else "loss_elsewhere", event.place)
+
+    @when_sampled
+    def before_backward(self, event: Backward) -> None:
+        self._line("backward", event.place)
+
+    def judged(self, event: Judged) -> None:
+        self._line("trained" if event.backward else "evaluated", event.place)
+        model = self.recorder.models[event.model]() if event.model not in self.looked_at else None
+        self.looked_at.add(event.model)
+        for name, part in model.named_modules() if model is not None else ():
+            made = self.recorder.origins.made(part)
+            if made is not None and len(self.made) < MODULES:
+                self.made[event.model, name] = made
+            if getattr(part, "batch_first", True) is False:
+                self._line("batch_second", made)
 
     @when_sampled
     def batch(self, event: Batch) -> None:
         size = getattr(getattr(event.source, "_index_sampler", None), "batch_size", None)
         self._note("batch", size, event.place)
+        kind = "" if event.loader == (self.recorder.trains_on or 0) else "_elsewhere"
+        self._line(f"loader{kind}", self.recorder.origins.loaders.get(event.loader))
+        self._line(f"collate{kind}", _function(getattr(event.source, "_collate_fn", None)))
+        data: Any = getattr(event.source, "_dataset", None)
+        for _ in range(8):  # a Subset of a Subset
+            data = getattr(data, "dataset", data)
+        self._line(f"items{kind}", _function(getattr(type(data), "__getitem__", None)))
 
     def write(self, path: str) -> None:
         rows = [
             {"name": name, "value": value, "where": place.to_json() if place is not None else {}}
             for (name, value), place in self.seen.items()
         ]
+        rows += [{"name": name, "value": 0.0, "where": place.to_json()} for name, place in self.lines]
+        several = len(self.recorder.models) > 1
+        for (model, name), place in self.made.items():
+            whole = f"model{model}.{name}" if several else name
+            rows.append({"name": "made", "value": 0.0, "where": place._replace(module=whole).to_json()})
         if rows:
             with open(path, "w", encoding="ascii") as file:
                 file.write(exact.dumps(rows))
+
+
+def _function(function: Any) -> Place | None:
+    """A function of the user's, by its first line."""
+    function = getattr(function, "func", function)
+    code = getattr(function, "__code__", None) or getattr(vars(type(function)).get("__call__"), "__code__", None)
+    if code is None or not is_users(code.co_filename):
+        return None
+    return Place(shown(code.co_filename), code.co_firstlineno, symbol=code.co_qualname)

@@ -57,7 +57,7 @@ class Taper(Watch):
 
         self.torch = torch
         self.folder = folder
-        self.roll = Roll(torch, self._where)
+        self.roll = Roll(torch, self._where, recorder.picked)
         self.mode: Any = None
         self.patches: Patches | None = None
         self.over = not folder

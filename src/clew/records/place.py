@@ -1,12 +1,14 @@
 """Where something was seen."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 
 class Place(NamedTuple):
     """A place in the source, in the model, in the run, in a sweep, or in a data file; what does not apply is None.
 
-    `rows` counts from 0, as "400-2299", and leaves out a head line; `line` is where they stand in the file.
+    `rows` counts from 0, as "400-2299", and leaves out a head line; `line` is where they stand in the file. `role` says
+    in words what the place is, such as "made here".
     """
 
     file: str | None = None
@@ -22,6 +24,7 @@ class Place(NamedTuple):
     axis: str | None = None
     rows: str | None = None
     column: str | None = None
+    role: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in self._asdict().items() if value is not None}
@@ -54,4 +57,33 @@ class Place(NamedTuple):
             parts.append(f"step {self.step}" if self.last_step is None else f"steps {self.step}–{self.last_step}")
         if self.rank is not None:
             parts.append(f"rank {self.rank}")
+        if self.role is not None:
+            parts.append(self.role)
         return ", ".join(parts)
+
+
+MOST_TOLD = 3
+
+
+def told(hints: Iterable[Place], seen: Iterable[Place]) -> tuple[Place, ...]:
+    """The places of a cause as a report gives them: few, each line once, the most telling first.
+
+    `hints` are lines that the cause as such points to, `seen` is where its clues were seen. Data files and
+    configurations come before source, source before names of modules.
+    """
+    first, second = list(hints), list(seen)
+    if first and second and second[0].role and not first[0].role:
+        first, second = second, first  # what was seen and can be said in words goes before what merely reads like it
+    mixed = [*first[:1], *second[:1], *first[1:], *second[1:]]
+    mixed.sort(key=_rank)
+    lines: dict[tuple[object, ...], Place] = {}
+    for place in mixed:
+        key = (place.file, place.line, place.rows) if place.line is not None else tuple(place)
+        lines.setdefault(key, place)
+    return tuple(lines.values())[:MOST_TOLD]
+
+
+def _rank(place: Place) -> int:
+    if place.file is None:
+        return 2
+    return 1 if place.file.endswith(".py") else 0

@@ -10,7 +10,7 @@ from clew.case.verdict import Verdict, judge
 from clew.case.weigh import Subject, Weighing, weigh
 from clew.knowledge.model import Knowledge
 from clew.records.case import Case, HeldClue
-from clew.records.place import Place
+from clew.records.place import Place, told
 
 LEAST_PULL = 0.1
 """Bits below which a clue is not worth naming for or against an explanation."""
@@ -110,8 +110,8 @@ def causes_json(seen: CaseView) -> list[dict[str, Any]]:
     for share in seen.weighing.shares:
         held = seen.knowledge.causes.get(share.cause)
         support = [pull.clue for pull in seen.weighing.pulls(share.cause) if pull.bits > LEAST_PULL]
-        told = (place for index in sorted(support) for place in seen.counted[index].clue.where)
-        places = dict.fromkeys((*seen.places.get(share.cause, ()), *told))
+        clues = (place for index in sorted(support) for place in seen.counted[index].clue.where)
+        places = told(seen.places.get(share.cause, ()), clues)
         rows.append(
             {
                 "id": share.cause,

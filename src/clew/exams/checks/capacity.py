@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from clew.errors import ClewError
-from clew.exams.batches import Batch, is_values, tensors
+from clew.exams.batches import Batch, is_values, mapped, rows, tensors
 from clew.exams.checks._network_rows import fewer, is_given
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
@@ -67,8 +67,18 @@ def _first_loss(lab: Lab, batch: Batch) -> float:
 
 
 def several_outputs(lab: Lab, batch: Batch) -> bool:
+    """Whether more than one value goes into the loss that the inputs have a part in: weights themselves may go there
+    too, for a penalty."""
+    size = rows(batch)
+    turned = Batch(
+        mapped(batch.inputs, lambda held: held.roll(1, 0) if held.dim() and len(held) == size else held), None
+    )
     with lab.seeded():
-        return sum(value.requires_grad for value in tensors(lab.output(lab.fresh(), batch))) > 1
+        own = list(tensors(lab.output(lab.fresh(), batch)))
+    with lab.seeded():
+        other = list(tensors(lab.output(lab.fresh(), turned)))
+    depends = [value.requires_grad and not torch.equal(value, held) for value, held in zip(own, other, strict=True)]
+    return sum(depends) > 1
 
 
 def rebuilds_input(batch: Batch) -> bool:
@@ -132,10 +142,17 @@ def averaged(trees: list[Any]) -> Any:
     raise ClewError(f"outputs of type {type(first).__name__} cannot be averaged")
 
 
+FEW = 8
+
+
 def reorder(model: nn.Module, generator: torch.Generator) -> None:
     """The same weights in another order: as if they had been drawn again."""
     with torch.no_grad():
         for parameter in model.parameters():
-            if parameter.dim() > 1:
+            if 0 < parameter.numel() <= FEW:  # hardly any other orders
+                size = parameter.detach().double().square().mean().sqrt().to(parameter.device)
+                drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.double).to(parameter.device)
+                parameter.copy_(size * drawn)
+            elif parameter.dim() > 1:
                 order = torch.randperm(parameter.numel(), generator=generator).to(parameter.device)
                 parameter.copy_(parameter.reshape(-1)[order].reshape(parameter.shape))

@@ -12,6 +12,7 @@ Fix: drop the minus, or the flag.
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from clew.lint.flow import reaching
 from clew.lint.gradient import ends
@@ -20,6 +21,7 @@ from clew.lint.losses import loss_calls
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
+from clew.lint.signs import climbs
 
 MEANT = re.compile(
     r"advers|attack|ascent|unlearn|forget|revers|maximi|perturb|fgsm|pgd|gan|discrim|generat|confus|critic|deep_?dream",
@@ -30,7 +32,10 @@ MEANT = re.compile(
 @rule("CLW107", "loss-negated", "loss.wrong_sign", "likely", "backward manual_backward training_step")
 def check(script: Script) -> Iterator[Hit]:
     losses = {loss.node for loss in loss_calls(script)}
-    if not losses or MEANT.search(script.module.path.rsplit("/", 1)[-1]):
+    if MEANT.search(script.module.path.rsplit("/", 1)[-1]):
+        return
+    yield from climbed(script)
+    if not losses:
         return
     for end in ends(script):
         if MEANT.search(names_around(script, end.node)):
@@ -43,6 +48,28 @@ def check(script: Script) -> Iterator[Hit]:
         given = script.arg(call, -1, "maximize")
         if given is not None and script.constant(given) is True and not MEANT.search(names_around(script, call)):
             yield Hit(given, "maximize=True makes the optimiser climb, and the loss of this file is one to descend.")
+
+
+def climbed(script: Script) -> Iterator[Hit]:
+    """A bound, or a likelihood, that is to be maximised and goes to backward as it is."""
+    if script.tests or not script.mentions("step", "configure_optimizers", "compute_loss"):
+        return
+    for end in ends(script):
+        if end.cut is not None or MEANT.search(names_around(script, end.node)):
+            continue
+        wrong = climbs(script, end.node, end.where)
+        if wrong:
+            yield Hit(
+                statement_of(end.node, end.where),
+                f"the optimiser descends what it is given, and {wrong} should grow: a minus is missing.",
+            )
+
+
+def statement_of(node: Any, where: Where) -> Any:
+    """Where the loss is computed, when it only has a name here."""
+    defs = where.block.scope.defs.get(node.id, []) if isinstance(node, ast.Name) else []
+    held = reaching(defs, where) if defs else []
+    return held[0].value if len(held) == 1 and held[0].how == "=" and not held[0].path else node
 
 
 def names_around(script: Script, node: ast.AST) -> str:

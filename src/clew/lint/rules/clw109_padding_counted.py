@@ -11,11 +11,16 @@ Fix: set the labels of padded positions to -100, or give ignore_index.
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
-from clew.lint.index import Scope
+from clew.lint.data import helper
+from clew.lint.divide import element
+from clew.lint.flow import reaching
+from clew.lint.index import Scope, Where
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import root
 
 MASKING = (
     "DataCollatorForLanguageModeling",
@@ -37,7 +42,7 @@ def check(script: Script) -> Iterator[Hit]:
 
 def copied_labels(script: Script) -> Iterator[Hit]:
     for target, value, where in script.module.subscript_sets:
-        if script.constant(target.slice) == "labels" and is_ids(value) and pads(script, where.block.scope):
+        if script.constant(target.slice) == "labels" and is_ids(once(value, where)) and pads(script, where.block.scope):
             yield Hit(
                 script.statement(target),
                 "the labels are the padded input ids: padding is learned and counted in the loss.",
@@ -47,15 +52,30 @@ def copied_labels(script: Script) -> Iterator[Hit]:
             if (
                 isinstance(key, ast.Constant)
                 and key.value == "labels"
-                and is_ids(value)
+                and is_ids(once(value, script.where(node)))
                 and pads(script, script.scope(node))
             ):
                 yield Hit(value, "the labels are the padded input ids: padding is learned and counted in the loss.")
     for scope in script.module.scopes:
         for call in scope.calls:
             given = script.arg(call, -1, "labels")
-            if given is not None and is_ids(given) and pads(script, scope):
+            if given is not None and is_ids(once(given, script.where(call))) and pads(script, scope):
                 yield Hit(given, "the labels are the padded input ids: padding is learned and counted in the loss.")
+
+
+def once(node: Any, where: Where) -> Any:
+    """What a name was set to, when that is one thing and nothing was written into it since."""
+    scope = where.block.scope
+    for _ in range(3):
+        if not isinstance(node, ast.Name) or node.id not in scope.defs:
+            return node
+        name = node.id
+        made = reaching(scope.defs[name], where)
+        written = any(root(target) == name for target, _, at in scope.module.subscript_sets if at.block.scope is scope)
+        if len(made) != 1 or made[0].how != "=" or written:
+            return node
+        node, where = element(made[0].value, made[0].path), made[0].where
+    return node
 
 
 def is_ids(node: object) -> bool:
@@ -85,15 +105,22 @@ def is_ids(node: object) -> bool:
 
 
 def pads(script: Script, scope: Scope) -> bool:
-    """Whether a tokenizer pads in this function."""
+    """Whether a tokenizer pads in this function, or in one that it calls for its batch."""
     for call in scope.calls:
         given = script.arg(call, -1, "padding")
-        if (
-            given is not None
-            and "tok" in text(call.func).lower()
-            and script.constant(given, True) not in (False, "do_not_pad")
-        ):
+        named = "tok" in text(call.func).lower() or (isinstance(call.func, ast.Attribute) and call.func.attr == "pad")
+        if given is not None and named and script.constant(given, True) not in (False, "do_not_pad"):
             return True
+        func = helper(script, call, script.where(call))
+        if func is not None and func is not scope:
+            home = script.at_home(Where(func.body, 0))
+            if any(
+                (word := home.arg(inner, -1, "padding")) is not None
+                and "tok" in text(inner.func).lower()
+                and home.constant(word, True) not in (False, "do_not_pad")
+                for inner in func.calls
+            ):
+                return True
     return False
 
 

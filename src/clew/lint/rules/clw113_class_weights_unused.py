@@ -1,7 +1,7 @@
 """Class weights are computed and never reach the loss.
 
-What it sees: a variable named like class weights, or a result of compute_class_weight, that nothing reads; a data set
-made with strongly unequal classes whose model is judged by plain accuracy.
+What it sees: a variable named like class weights, or a result of compute_class_weight, that nothing reads, or that is
+only printed; a data set made with strongly unequal classes whose model is judged by plain accuracy.
 Why it matters: someone saw that the classes are unequal and prepared the remedy. Without it the model learns to
 predict the common class, and accuracy hides that.
 Silent when: the variable is read anywhere, or returned.
@@ -26,7 +26,7 @@ WEIGHTS = re.compile(r"^(class|cls|label|pos|sample)_?weights?$", re.I)
     "likely",
     (
         "class_weights class_weight pos_weight pos_weights compute_class_weight weights cls_weights sample_weights "
-        "BCEWithLogitsLoss BCELoss make_classification"
+        "BCEWithLogitsLoss BCELoss make_classification CrossEntropyLoss cross_entropy"
     ),
 )
 def check(script: Script) -> Iterator[Hit]:
@@ -39,7 +39,7 @@ def check(script: Script) -> Iterator[Hit]:
                 made.how == "="
                 and not made.path
                 and isinstance(made.value, ast.Call | ast.BinOp)
-                and (WEIGHTS.match(name) or from_sklearn(script, made))
+                and (WEIGHTS.match(name) or from_sklearn(script, made) or by_helper(made))
                 and not read(script, name, scope)
             ):
                 yield Hit(made.node, f"{name} is computed and nothing reads it: the loss treats all classes alike.")
@@ -77,7 +77,10 @@ NEGATIVES = re.compile(r"^(n|num|count|total)_?(neg|negatives?|normal|ok)$|^(neg
 
 
 def from_sklearn(script: Script, made: Def) -> bool:
-    return isinstance(made.value, ast.Call) and script.dotted(made.value.func).endswith(".compute_class_weight")
+    return any(
+        isinstance(part, ast.Call) and script.dotted(part.func).endswith(".compute_class_weight")
+        for part in ast.walk(made.value)
+    )
 
 
 def read(script: Script, name: str, scope: Scope) -> bool:
@@ -85,8 +88,31 @@ def read(script: Script, name: str, scope: Scope) -> bool:
     if scope.kind == "module" and scope.module.path.endswith(("config.py", "constants.py")):
         return True
     return any(
-        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in script.module.up
+        isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and not shown(script, node)
+        for node in script.module.up
     ) or any(name in inner.outside for inner in script.module.scopes)
+
+
+def shown(script: Script, node: ast.AST) -> bool:
+    """Whether a value is only printed or logged."""
+    at = script.parent(node)
+    while isinstance(at, ast.expr):
+        if isinstance(at, ast.Call):
+            last = ast.unparse(at.func).rsplit(".", 1)[-1]
+            if last in ("print", "info", "debug", "warning", "pprint") and isinstance(script.parent(at), ast.Expr):
+                return True
+        at = script.parent(at)
+    return False
+
+
+def by_helper(made: Def) -> bool:
+    """weights = class_weights(y): the function's name says what it gives."""
+    calls = [part.func for part in ast.walk(made.value) if isinstance(part, ast.Call)]
+    names = [func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls]
+    return any(HELPER.search(name) for name in names)
+
+
+HELPER = re.compile(r"(class|label|balanced?|inverse_?freq\w*|loss)_?weights?|inv(erse)?_freq", re.I)
 
 
 def rare(script: Script, node: ast.AST) -> bool:

@@ -103,7 +103,12 @@ def alone(script: Script, scope: Scope, seen: set[ast.AST]) -> Iterator[Hit]:
         return
     events = training(script).events(scope)
     kinds = {event.kind for event in events}
-    known = any(event.value is not None and event.value.kind == "instance" for event in events if event.kind in STEPS)
+    known = any(
+        (event.value is not None and event.value.kind == "instance")
+        or (scope.name == "training_step" and scope.cls is not None and not event.through)
+        for event in events
+        if event.kind in STEPS
+    )
     if "backward" in kinds and known and not kinds & {"zero", "distributed"}:
         event = next(event for event in events if event.kind == "backward")
         if event.node not in seen and not event.through and len(scope.params) > 0 and "test" not in scope.name:

@@ -15,7 +15,9 @@ from clew.lint.script import Hit, Script
 from clew.lint.training import Event, alike, here, training, within
 
 
-@rule("CLW202", "zero-grad-after-backward", "train.zero_grad_misplaced", "certain", "zero_grad")
+@rule(
+    "CLW202", "zero-grad-after-backward", "train.zero_grad_misplaced", "certain", "zero_grad backward manual_backward"
+)
 def check(script: Script) -> Iterator[Hit]:
     for scope in script.module.scopes:
         if scope.kind == "lambda" or scope.kind == "class":

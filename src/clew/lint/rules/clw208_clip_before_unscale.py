@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.training import Event, here, training
+from clew.lint.training import Event, alike, here, training
 
 
 @rule("CLW208", "clip-before-unscale", "train.clip_misplaced", "certain", "clip_grad_norm_ clip_grad_value_")
@@ -24,9 +24,24 @@ def check(script: Script) -> Iterator[Hit]:
         if scope.kind not in ("function", "module"):
             continue
         events = training(script).events(scope)
+        told = False
         for at, event in enumerate(events):
             if event.kind == "backward" and scaled(event):
-                yield from after(script, events[at + 1 :], event)
+                for hit in after(script, events[at + 1 :], event):
+                    told = True
+                    yield hit
+        if not told:
+            yield from swapped(script, events)
+
+
+def swapped(script: Script, events: list[Event]) -> Iterator[Hit]:
+    """clip, then unscale_, then the scaler's step, one after the other in one stretch of code."""
+    for at, event in enumerate(events):
+        if event.kind != "clip" or (event.through and event.through[0] not in script.module.up):
+            continue
+        rest = events[at + 1 : at + 3]
+        if [later.kind for later in rest] == ["unscale", "scaler_step"] and all(alike(event, one) for one in rest):
+            yield Hit(here(script, event), "clips before unscale_: the limit is compared with scaled gradients.")
 
 
 def scaled(event: Event) -> bool:

@@ -42,6 +42,7 @@ def check(script: Script) -> Iterator[Hit]:
             )
 
     yield from by_helper(script, loops, inner)
+    yield from by_method(script, loops)
     yield from each_step(script)
 
 
@@ -58,6 +59,25 @@ def each_step(script: Script) -> Iterator[Hit]:
         if {"backward", "step"} <= kinds and calls and len(looped) == len(calls) and not script.tests:
             name = dotted.rsplit(".", 1)[-1]
             yield Hit(call, f"{name} is made anew for every step and forgets its state.", "likely")
+
+
+def by_method(script: Script, loops: dict[Block, Loop]) -> Iterator[Hit]:
+    """self.reset() in every epoch, where that only makes a new optimiser over the old parameters."""
+    for block in loops:
+        for call in block.scope.calls:
+            where = script.where(call)
+            if where.block is not block or not isinstance(script.parent(call), ast.Expr):
+                continue
+            func = helper(script, call, where)
+            if func is None or func.cls is None or func.cls is not script.class_of(block.scope):
+                continue
+            sets = [(target, value) for target, value, at in func.attr_sets if at.block is func.body]
+            made = [value for _, value in sets if isinstance(value, ast.Call)]
+            dotted = script.dotted(made[0].func) if len(made) == 1 else ""
+            model = owner(script.arg(made[0], 0)) if dotted.startswith("torch.optim.") else ""
+            if model and "lr_scheduler" not in dotted and not fresh(model, block, call):
+                name = dotted.rsplit(".", 1)[-1]
+                yield Hit(call, f"{name} is made anew in every turn and forgets its state.", "likely")
 
 
 def by_helper(script: Script, loops: dict[Block, Loop], inner: set[Block]) -> Iterator[Hit]:
@@ -94,7 +114,7 @@ def owner(node: object, script: Script | None = None) -> str:
     return ""
 
 
-def fresh(model: str, loop: Block) -> bool:
+def fresh(model: str, loop: Block, but: ast.Call | None = None) -> bool:
     """Whether the loop itself makes the model, or loads its weights."""
     first = model.split(".")[0]
     defs = loop.scope.defs.get(first, [])
@@ -103,6 +123,7 @@ def fresh(model: str, loop: Block) -> bool:
     loads = ("load_state_dict", "reset_parameters", "apply", "reset", "reset_weights", "init_weights")
     return any(
         isinstance(call.func, ast.Attribute)
+        and call is not but
         and call.func.attr in loads
         and loop in loop.scope.module.where(call).block.chain()
         for call in loop.scope.calls

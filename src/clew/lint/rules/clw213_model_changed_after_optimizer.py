@@ -71,13 +71,19 @@ def by_helper(script: Script, model: str, at: Where, made: list[tuple[str, Where
     """A function of the project that puts a new layer into the model it is given, called after the optimiser."""
     for call in at.block.scope.calls:
         where = script.where(call)
-        given = [arg for arg in call.args if text(arg) == model]
-        if not given or where.order <= at.order or where.block is not at.block:
+        given = [arg for arg in (*call.args, *(word.value for word in call.keywords)) if text(arg) == model]
+        own = text(call.func).startswith(f"{model}.") and text(call.func).count(".") == model.count(".") + 1
+        near = where.block is at.block or (where.block.kind == "for" and where.block.parent is at.block)
+        if (not given and not own) or where.order <= at.order or not near or stepped_in(script, where):
             continue
         if any(name == model and other.order > where.order for name, other in made) or adds(script, where):
             continue
         values = script.value(call.func)
         func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+        if func is not None and text(call.func) == f"{model}.{func.name}":
+            if func.cls is not None and replaces(script, func, func.me):
+                yield Hit(call, f"the optimiser already holds the parameters of {model}; the new layer's are in none.")
+            continue
         name = next((name for name in func.params if argument(call, func, name) is given[0]), "") if func else ""
         if func is not None and name and replaces(script, func, name):
             yield Hit(
@@ -88,16 +94,34 @@ def by_helper(script: Script, model: str, at: Where, made: list[tuple[str, Where
 def replaces(script: Script, func: Scope, name: str) -> bool:
     """Whether a function always sets a layer on its parameter."""
     held = [(target.value, value, where) for target, value, where in func.attr_sets]
-    held += [(item.value, value, where) for item, value, where in func.module.subscript_sets]
+    held += [
+        (item.value, value, where) for item, value, where in func.module.subscript_sets if where.block.scope is func
+    ]
+    for call in func.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("append", "add_module", "register_module"):
+            held += [(call.func.value, arg, func.module.where(call)) for arg in call.args[-1:]]
+        elif text(call.func) == "setattr" and len(call.args) == 3:
+            held.append((call.args[0], call.args[2], func.module.where(call)))
     return any(
         where.block is func.body
         and text(base).split(".")[0] == name
         and isinstance(value, ast.Call)
         and any(
-            one.kind == "instance" and one.name.startswith("torch.nn.")
+            one.kind == "instance"
+            and (one.name.startswith("torch.nn.") or (one.cls is not None and script.is_module(one.cls)))
             for one in script.values.value(value, where, None)
         )
         for base, value, where in held
+    )
+
+
+def stepped_in(script: Script, where: Where) -> bool:
+    """Whether the loop that a place lies in trains: a model that grows as it goes has its own ways."""
+    loops = where.block.loops()
+    return bool(loops) and any(
+        isinstance(call.func, ast.Attribute) and call.func.attr in ("backward", "step") and loops[0] in chain
+        for call in where.block.scope.calls
+        for chain in [script.where(call).block.chain()]
     )
 
 

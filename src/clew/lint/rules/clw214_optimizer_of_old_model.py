@@ -9,20 +9,25 @@ Fix: build the optimiser after the model is final.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
+from clew.lint.data import helper
 from clew.lint.flow import apart
+from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
+from clew.lint.training import training
 
 
-@rule("CLW214", "optimizer-of-old-model", "train.params_not_in_optimizer", "likely", " ".join(OPTIMIZERS))
+@rule("CLW214", "optimizer-of-old-model", "train.params_not_in_optimizer", "likely", "backward " + " ".join(OPTIMIZERS))
 def check(script: Script) -> Iterator[Hit]:
     made = [
         (call, owner(script.arg(call, 0, "params"), script), script.where(call))
         for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)
     ]
+    yield from of_a_copy(script)
     for call, model, where in made:
         if not model or "." in model or where.block.loops():
             continue
@@ -39,6 +44,58 @@ def check(script: Script) -> Iterator[Hit]:
             if not again and builds(later.value, model) and later.where.block is where.block:
                 yield Hit(call, f"holds the parameters of a model that line {later.node.lineno} replaces.")  # type: ignore[attr-defined]
                 break
+
+
+def of_a_copy(script: Script) -> Iterator[Hit]:
+    """opt = make_optimizer(cfg), where that function builds a model of its own and hands back only the optimiser."""
+    for scope in script.module.scopes:
+        for event in training(script).events(scope):
+            value = event.value
+            if event.kind != "step" or event.through or value is None or not isinstance(value.node, ast.Call):
+                continue
+            home = value.where.block.scope if value.where is not None else scope
+            model = text(value_owner(value.node))
+            if home is scope or home.kind != "function" or home.cls is not None or not model or "." in model:
+                continue
+            defs = home.defs.get(model, [])
+            fresh = len(defs) == 1 and defs[0].how == "=" and isinstance(defs[0].value, ast.Call)
+            told = {name.id for given, _ in home.returns for name in ast.walk(given) if isinstance(name, ast.Name)}
+            words = {name.id for name in ast.walk(defs[0].value) if isinstance(name, ast.Name)} if fresh else set()
+            if (
+                not fresh
+                or model in told - owners(home)
+                or any(MODEL.search(word) for word in words & set(home.params))
+            ):
+                continue
+            place = next((call for call in scope.calls if helper(script, call, script.where(call)) is home), None)
+            if place is not None:
+                yield Hit(place, f"steps a model that {home.name} builds for itself, and that nothing else ever sees.")
+                return
+
+
+MODEL = re.compile(r"model|net|module", re.I)
+
+
+def owners(home: Scope) -> set[str]:
+    """Names that what a function returns mentions only to ask for parameters."""
+    found = set()
+    for given, _ in home.returns:
+        plain = {part.id for part in ast.walk(given) if isinstance(part, ast.Name)}
+        asked = {
+            part.value.id
+            for part in ast.walk(given)
+            if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.attr == "parameters"
+        }
+        direct = {item.id for item in getattr(given, "elts", [given]) if isinstance(item, ast.Name)}
+        found |= (plain & asked) - direct
+    return found
+
+
+def value_owner(call: ast.Call) -> ast.expr | None:
+    """`net` of `Adam(net.parameters(), lr=...)`."""
+    given = call.args[0] if call.args else None
+    func = given.func if isinstance(given, ast.Call) else None
+    return func.value if isinstance(func, ast.Attribute) and func.attr == "parameters" else None
 
 
 def builds(node: object, model: str) -> bool:

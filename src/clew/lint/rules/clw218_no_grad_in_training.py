@@ -10,8 +10,12 @@ Fix: move the forward pass out of the block.
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
+from clew.lint.conditions import Known
+from clew.lint.flow import reaching
 from clew.lint.gradient import ends
+from clew.lint.index import Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Loop, trained, training
@@ -25,7 +29,7 @@ def check(script: Script) -> Iterator[Hit]:
         if end.cut is not None and end.cut.reason == "no_grad":
             yield Hit(end.cut.node, "the loss that backward is called on is computed here, without a graph.")
             continue
-        off = script.grad_off(end.where)
+        off = script.grad_off(end.where) or switched(script, end.node, end.where)
         if off is not None and end.where.block.scope.name not in ("training_step", "compute_loss"):
             yield Hit(off, "backward is called under this: no gradient is recorded.")
 
@@ -39,6 +43,22 @@ def check(script: Script) -> Iterator[Hit]:
                         f"{name} is in the optimiser, and runs under this in every step: it gets no gradient.",
                         "likely",
                     )
+
+
+def switched(script: Script, node: Any, where: Where) -> ast.AST | None:
+    """The switch by a condition that the loss was computed under, when it is off on every way to backward."""
+    defs = where.block.scope.defs.get(node.id, []) if isinstance(node, ast.Name) else []
+    known = Known(where)
+    for made in reaching(defs, where) if defs else []:
+        for block in made.where.block.chain():
+            for item in block.node.items if isinstance(block.node, ast.With) and block.kind == "with" else ():
+                call = item.context_expr
+                if not isinstance(call, ast.Call) or text(call.func).rsplit(".", 1)[-1] != "set_grad_enabled":
+                    continue
+                given = script.arg(call, 0, "mode")
+                if given is not None and known.truth(given) is False:
+                    return call
+    return None
 
 
 def always_off(script: Script, loop: Loop, name: str) -> ast.AST | None:

@@ -53,6 +53,11 @@ def frozen(script: Script) -> Iterator[tuple[str, Where, ast.AST]]:
             and where.block.kind == "body"
         ):
             yield text(call.func.value), where, call
+        elif script.constant(script.arg(call, 0)) is False and isinstance(call.func, ast.Attribute):
+            loop = where.block.node
+            whole = owner(loop.iter) if isinstance(loop, ast.For) and where.block.kind == "for" else ""
+            if whole and isinstance(loop, ast.For) and text(loop.target) == text(call.func.value):
+                yield whole, script.where(loop), loop
 
 
 def new_head_frozen(script: Script) -> Iterator[Hit]:
@@ -61,11 +66,27 @@ def new_head_frozen(script: Script) -> Iterator[Hit]:
         target.attr == "requires_grad" and not (isinstance(value, ast.Constant) and value.value is False)
         for scope in script.module.scopes
         for target, value, _ in scope.attr_sets
-    ) or any(script.constant(script.arg(call, 0), True) is not False for call in script.calls("requires_grad_")):
+    ) or any(
+        script.constant(script.arg(call, 0), True) is not False and isinstance(script.parent(call), ast.Expr)
+        for call in script.calls("requires_grad_")
+    ):
         return
     for model, where, node in (*frozen(script), *by_helper(script)):
         scope = where.block.scope
-        sets = [(at, value) for target, value, at in scope.attr_sets if text(target.value) == model]
+        sets = [(at, value) for target, value, at in scope.attr_sets if within(text(target.value), model)]
+        sets += [
+            (at, value)
+            for item, value, at in script.module.subscript_sets
+            if at.block.scope is scope and within(text(item.value), model)
+        ]
+        sets += [
+            (script.where(call), call.args[-1])
+            for call in scope.calls
+            if isinstance(call.func, ast.Attribute)
+            and call.func.attr in ("append", "add_module", "register_module")
+            and call.args
+            and within(text(call.func.value), model)
+        ]
         put = [at for at, value in sets if at.block is where.block and at.order < where.order and layer(script, value)]
         later = any(at.order > where.order for at, _ in sets) or any(
             text(call.func) == f"{model}.eval" or "unfreeze" in text(call.func) for call in scope.calls
@@ -74,9 +95,18 @@ def new_head_frozen(script: Script) -> Iterator[Hit]:
             yield Hit(node, f"freezes all of {model}, the layer that was just put into it included.")
 
 
+def within(name: str, model: str) -> bool:
+    """Whether a name is the model's or that of a part of it."""
+    return name == model or name.startswith(f"{model}.")
+
+
 def layer(script: Script, node: object) -> bool:
     values = script.value(node) if isinstance(node, ast.Call) else ()
-    return any(value.kind == "instance" and value.name.startswith("torch.nn.") for value in values)
+    return any(
+        value.kind == "instance"
+        and (value.name.startswith("torch.nn.") or (value.cls is not None and script.is_module(value.cls)))
+        for value in values
+    )
 
 
 def by_helper(script: Script) -> Iterator[tuple[str, Where, ast.AST]]:

@@ -12,6 +12,7 @@ Fix: let it raise; catch only what you can name, and count what you skip.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.index import Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import training
@@ -19,7 +20,13 @@ from clew.lint.training import training
 BROAD = ("Exception", "BaseException", "RuntimeError", "ValueError", "TypeError", "IndexError")
 
 
-@rule("CLW222", "swallowed-exception", "train.swallowed_exception", "certain", "backward manual_backward training_step")
+@rule(
+    "CLW222",
+    "swallowed-exception",
+    "train.swallowed_exception",
+    "certain",
+    "backward manual_backward training_step __getitem__",
+)
 def check(script: Script) -> Iterator[Hit]:
     for node in script.module.statements.get(ast.Try, []):
         scope = script.scope(node)
@@ -39,6 +46,42 @@ def check(script: Script) -> Iterator[Hit]:
                     "errors of training are caught here and dropped: a broken batch passes for a trained one.",
                 )
 
+    yield from suppressed(script)
+    yield from replaced(script)
+
+
+def suppressed(script: Script) -> Iterator[Hit]:
+    """with contextlib.suppress(RuntimeError): around a training step"""
+    for scope in script.module.scopes:
+        for block in scope.withs:
+            items = block.node.items if isinstance(block.node, ast.With) else []
+            calls = [item.context_expr for item in items if isinstance(item.context_expr, ast.Call)]
+            broad_ones = [
+                call
+                for call in calls
+                if script.dotted(call.func) == "contextlib.suppress" and any(text(arg) in BROAD for arg in call.args)
+            ]
+            if not broad_ones:
+                continue
+            held = [event for event in training(script).events(scope) if block in event.block.chain()]
+            if any(event.kind in ("backward", "step", "scaler_step") for event in held):
+                yield Hit(
+                    broad_ones[0], "errors of training are dropped here: a broken batch passes for a trained one."
+                )
+
+
+def replaced(script: Script) -> Iterator[Hit]:
+    """A data set whose __getitem__ gives something else when an example cannot be read."""
+    for node in script.module.statements.get(ast.Try, []):
+        scope = script.scope(node)
+        if scope.name != "__getitem__" or scope.cls is None:
+            continue
+        for handler in node.handlers:
+            if not broad(handler) or any(isinstance(part, ast.Raise) for part in ast.walk(handler)):
+                continue
+            says = "an example that cannot be read is replaced by another, or by nothing, and nobody hears of it."
+            yield Hit(handler, says, "look")
+
 
 def in_loop(script: Script, node: ast.Try) -> bool:
     return bool(script.where(node).block.loops())
@@ -49,7 +92,18 @@ def stepwise(script: Script, node: ast.Try) -> bool:
     scope = script.scope(node)
     if scope.kind != "function" or scope.loops:
         return False
-    return any(where.block.loops() for _, where in script.project.callers(scope))
+    return any(where.block.loops() or comprehended(call, where) for call, where in script.project.callers(scope))
+
+
+def comprehended(call: ast.Call, where: Where) -> bool:
+    """[step(x, y) for x, y in loader]"""
+    up = where.block.scope.module.up
+    at: ast.AST | None = call
+    while isinstance(at, ast.expr):
+        if isinstance(at, ast.ListComp | ast.GeneratorExp):
+            return True
+        at = up.get(at)
+    return False
 
 
 def broad(handler: ast.ExceptHandler) -> bool:

@@ -221,7 +221,9 @@ def in_forwards(script: Script) -> Iterator[Hit]:
         if name in cls.methods
     ):
         # Cheap questions first: most classes cut nothing.
-        if not forward.returns or forward.yields or CUTTING.isdisjoint(words(cls)) or not script.is_module(cls):
+        if not forward.returns or forward.yields or not script.is_module(cls):
+            continue
+        if CUTTING.isdisjoint(words(cls)) and not borrows(script, cls):
             continue
         if not FREEZES.isdisjoint(words(cls)) or script.grad_off(Where(forward.body, 1 << 60)) is not None:
             continue
@@ -243,14 +245,42 @@ def in_forwards(script: Script) -> Iterator[Hit]:
                 and not any(related(name, other) for other in live)
             )
             if known and not unknown and not elsewhere(script, cls, name, forward):
+                told = f"{name} is built with fresh weights, but {WHAT[cut.reason]} keeps every gradient from it."
+                if cut.node not in script.module.up and cut.node not in script.module.place:
+                    yield Hit(forward.returns[0][0], told, related=cut_at(script, forward, cut))
+                    continue
                 cause = "train.no_grad_in_training" if cut.reason == "no_grad" else ""
                 if cut.node in script.module.up or cut.node in script.module.place:
                     says = f"{name} is built with fresh weights, but {WHAT[cut.reason]} keeps every gradient from it."
                     yield Hit(cut.node, says, cause=cause)
 
 
-CUTTING = frozenset("detach no_grad inference_mode data numpy item tensor from_numpy".split())
-CUTS = ("detach", "no_grad", "data", "numpy", "item", "wrapped")  # others are often meant: routing, durations
+CUTTING = frozenset("detach no_grad inference_mode data numpy item tensor from_numpy round sign floor".split())
+# An argmax is often meant: routing, codes. Rounding all of what a layer gives is not, without a way around it.
+CUTS = ("detach", "no_grad", "data", "numpy", "item", "wrapped", "round")
+
+
+def borrows(script: Script, cls: Class) -> bool:
+    """Whether a class of a training program holds modules that another file of the project defines."""
+    if not script.mentions("backward", "training_step"):
+        return False
+    for defs in cls.attrs.values():
+        func = defs[0].value.func if len(defs) == 1 and isinstance(defs[0].value, ast.Call) else None
+        if isinstance(func, ast.Name) and any(
+            made.how == "import" for made in script.module.main.defs.get(func.id, [])
+        ):
+            return True
+    return False
+
+
+def cut_at(script: Script, forward: Scope, cut: Cut) -> tuple[Related, ...]:
+    """Where another file cuts, when one of the modules that forward applies is defined there."""
+    for call in forward.calls:
+        for value in script.value(call.func):
+            module = value.cls.module if value.cls is not None else None
+            if module is not None and cut.node in module.up:
+                return (Related(module.path, cut.node.lineno, f"{WHAT[cut.reason]} cuts the history here"),)
+    return ()
 
 
 def words(cls: Class) -> set[str]:
@@ -275,7 +305,12 @@ def elsewhere(script: Script, cls: Class, name: str, forward: Scope) -> bool:
             continue
         if any(script.grad_state(item) is False for item in method.decorators()):
             continue
-        if any(text(call.func).startswith(name) for call in method.calls):
+        if any(
+            text(call.func).startswith(name)
+            and not (isinstance(above := script.parent(call), ast.Attribute) and above.attr in ("detach", "data"))
+            and script.grad_off(script.where(call)) is None
+            for call in method.calls
+        ):
             return True
     return False
 

@@ -1,7 +1,7 @@
 """The model is validated in training mode.
 
 What it sees: a loop over held-out data that applies the model, in a file that also trains it, with no eval() on any
-way to the loop.
+way to the loop; one function for training and validation that calls train(), or eval(), for both.
 Why it matters: dropout still drops and batch normalisation still uses, and updates from, the held-out batches. The
 score is worse, noisy, and depends on the batch size; the running statistics have seen the validation data.
 Silent when: eval() or train(flag) is called before the loop, here or by a caller, or no layer of the model in sight
@@ -9,11 +9,16 @@ changes with the mode.
 Fix: model.eval() before the loop, model.train() after it.
 """
 
+import ast
 from collections.abc import Iterator
 
+from clew.lint.conditions import spelled
+from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
+from clew.lint.training import Event, here, training
 from clew.lint.validation import has_modes, prepared, validations
+from clew.lint.values import argument
 
 
 @rule(
@@ -24,6 +29,7 @@ from clew.lint.validation import has_modes, prepared, validations
     "backward manual_backward no_grad inference_mode",
 )
 def check(script: Script) -> Iterator[Hit]:
+    yield from shared(script)
     for found in validations(script):
         scope = found.loop.block.scope
         modes = has_modes(script, found.call)
@@ -41,6 +47,54 @@ def check(script: Script) -> Iterator[Hit]:
             f"{found.model} is applied to held-out data in training mode: no eval() comes before this loop.",
             "certain" if sure and state == "train" else "likely" if sure or (here and state == "train") else "look",
         )
+
+
+def shared(script: Script) -> Iterator[Hit]:
+    """One function for both phases, which sets one mode for both."""
+    for scope in script.module.scopes:
+        if scope.kind != "function" or not scope.params:
+            continue
+        events = training(script).events(scope)
+        back = [event for event in events if event.kind == "backward" and not event.maybe]
+        modes = [event for event in events if event.kind in ("train", "eval", "mode")]
+        switch = phase(script, back[0], scope) if back else ""
+        if not switch or len({event.kind for event in modes}) != 1 or modes[0].kind == "mode":
+            continue
+        # A mode that is set under a condition is set on purpose.
+        if any(event.maybe or conditional(event) for event in modes) or modes[0].order > back[0].order:
+            continue
+        if not both(script, scope, switch):
+            continue
+        which, cause = ("training", "") if modes[0].kind == "train" else ("evaluation", "train.eval_mode_in_training")
+        says = f"runs for both values of {switch}: training and validation both happen in {which} mode."
+        yield Hit(here(script, modes[0]), says, cause=cause)
+
+
+def phase(script: Script, back: Event, scope: Scope) -> str:
+    """The parameter that says whether to train: backward hangs on it."""
+    for block in back.block.chain():
+        if block.kind != "if" or not isinstance(block.node, ast.If):
+            continue
+        test = spelled(block.node.test, script.where(block.node))
+        name = test.left if isinstance(test, ast.Compare) else test
+        if isinstance(name, ast.Name) and name.id in scope.params:
+            return name.id
+    return ""
+
+
+def conditional(event: Event) -> bool:
+    return any(block.kind in ("if", "else") for block in event.block.chain())
+
+
+def both(script: Script, scope: Scope, switch: str) -> bool:
+    """Whether callers give the switch different values, or one leaves it at its default and another does not."""
+    given = set()
+    for call, _ in script.project.callers(scope):
+        arg = argument(call, scope, switch)
+        given.add("" if arg is None else ast.unparse(arg) if isinstance(arg, ast.Constant) else "*")
+        if isinstance(arg, ast.Name):
+            return True  # for phase in ("train", "val")
+    return len(given) > 1
 
 
 def loaded(script: Script) -> bool:

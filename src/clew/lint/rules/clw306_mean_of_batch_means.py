@@ -11,12 +11,14 @@ Fix: add up sums and divide by the number of examples.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.flow import reaching
+from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.validation import validations
 
 
-@rule("CLW306", "mean-of-batch-means", "loss.metric_misaligned", "look", "mean")
+@rule("CLW306", "mean-of-batch-means", "loss.metric_misaligned", "look", "mean no_grad inference_mode")
 def check(script: Script) -> Iterator[Hit]:
     for found in validations(script):
         loop = found.loop.block
@@ -26,7 +28,7 @@ def check(script: Script) -> Iterator[Hit]:
         for node in script.module.statements.get(ast.AugAssign, []):
             if (
                 loop in script.where(node).block.chain()
-                and batch_mean(node.value)
+                and (batch_mean(node.value) or mean_loss(script, node.value))
                 and divided(script, text(node.target), source)
             ):
                 yield Hit(
@@ -36,7 +38,7 @@ def check(script: Script) -> Iterator[Hit]:
             if (
                 len(call.args) == 1
                 and loop in script.where(call).block.chain()
-                and batch_mean(call.args[0])
+                and (batch_mean(call.args[0]) or mean_loss(script, call.args[0]))
                 and averaged(script, text(call.func).removesuffix(".append"))
             ):
                 yield Hit(
@@ -63,11 +65,34 @@ def batch_mean(node: ast.AST) -> bool:
     return ".mean()" in said and "==" in said
 
 
+def mean_loss(script: Script, node: ast.AST) -> bool:
+    """`loss_fn(pred, y).item()`, or a name that was given that: the mean over one batch."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "detach"):
+        return mean_loss(script, node.func.value)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "float" and node.args:
+        return mean_loss(script, node.args[0])
+    if isinstance(node, ast.Name):
+        where = script.where(node)
+        defs = where.block.scope.defs.get(node.id, [])
+        held = reaching(defs, where) if defs else []
+        made = held[0] if len(held) == 1 and held[0].how == "=" and not held[0].path else None
+        return made is not None and isinstance(made.value, ast.Call) and mean_loss(script, made.value)
+    for loss in loss_calls(script):
+        if loss.node is node:
+            made_by = loss.made.node if loss.made is not None else node
+            said = script.arg(made_by, -1, "reduction") if isinstance(made_by, ast.Call) else None
+            return said is None or script.constant(said) == "mean"
+    return False
+
+
 def divided(script: Script, total: str, source: str) -> bool:
     for node in script.module.nodes.get(ast.BinOp, []):
         if isinstance(node.op, ast.Div) and text(node.left) == total and ast.unparse(node.right) == f"len({source})":
             return True
-    return False
+    return any(
+        isinstance(node.op, ast.Div) and text(node.target) == total and ast.unparse(node.value) == f"len({source})"
+        for node in script.module.statements.get(ast.AugAssign, [])
+    )
 
 
 def drops_last(script: Script, node: object) -> bool:

@@ -13,6 +13,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from clew.lint.divide import element
 from clew.lint.index import Class, Def
 from clew.lint.model import Fix
 from clew.lint.registry import rule
@@ -24,7 +25,7 @@ from clew.lint.script import Hit, Script, text
 )
 def check(script: Script) -> Iterator[Hit]:
     for cls in script.module.classes:
-        attrs = {name: [grown(made) for made in defs] for name, defs in cls.attrs.items()}
+        attrs = {name: [grown(from_helper(script, made)) for made in defs] for name, defs in cls.attrs.items()}
         suspects = {name: defs for name, defs in attrs.items() if any(plain(made) for made in defs)}
         if not suspects or not script.is_module(cls):
             continue
@@ -40,6 +41,96 @@ def check(script: Script) -> Iterator[Hit]:
                     f"the layers in self.{name} are not registered: {container(made)} sees none of their parameters.",
                     fix=fix(script, made) if made in cls.attrs[name] else None,
                 )
+    yield from in_plain_object(script)
+    yield from made_while_running(script)
+
+
+def in_plain_object(script: Script) -> Iterator[Hit]:
+    """self.bank = Bank(...), where Bank holds layers and is no module itself."""
+    for cls in script.module.classes:
+        for name, defs in cls.attrs.items():
+            for made in defs:
+                if made.how != "=" or made.path or not isinstance(made.value, ast.Call):
+                    continue
+                held = [value.cls for value in script.value(made.value) if value.kind == "instance" and value.cls]
+                inner = [(one, layer) for one in held if (layer := bare(script, one))]
+                if not inner or not script.is_module(cls) or registered(cls, name):
+                    continue
+                used = any(text(node) == f"self.{name}" for node in script.loads(name))
+                if used and not script.is_module(inner[0][0]):
+                    one, layer = inner[0]
+                    yield Hit(
+                        script.statement(made.node),
+                        f"{one.name} is no module: the layers it keeps, such as {layer}, are not registered here.",
+                        "likely",
+                    )
+
+
+def bare(script: Script, cls: Class) -> str:
+    """A layer that a class without any base keeps on itself."""
+    if any(text(base) != "object" for base in cls.node.bases) or "parameters" in cls.methods:
+        return ""
+    home = script.at_home(cls.where)
+    for name, defs in cls.attrs.items():
+        for made in defs:
+            if made.how == "=" and isinstance(made.value, ast.Call) and not made.path:
+                values = home.value(made.value)
+                if all(
+                    value.kind == "instance" and value.name.startswith("torch.nn.") and weighty(value.name)
+                    for value in values
+                ):
+                    return f"self.{name}"
+    return ""
+
+
+def made_while_running(script: Script) -> Iterator[Hit]:
+    """nn.Linear(...)(x) in forward: new weights in every call, which nothing trains."""
+    for cls in script.module.classes:
+        forward = cls.methods.get("forward") or cls.methods.get("training_step")
+        if forward is None or not script.is_module(cls):
+            continue
+        for call in forward.calls:
+            dotted = script.dotted(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else ""
+            if not dotted.startswith("torch.nn.") or not weighty(dotted) or dotted.endswith(SHELLS):
+                continue
+            above = script.parent(call)
+            held = isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name)
+            name = above.targets[0].id if held else ""  # type: ignore[union-attr]
+            used = any(isinstance(other.func, ast.Name) and other.func.id == name and name for other in forward.calls)
+            chained = isinstance(above, ast.Call) and above.func is call
+            moved = isinstance(above, ast.Attribute) and above.attr in ("to", "cuda")
+            if used or chained or (moved and applied_at_once(script, above)):
+                yield Hit(call, "is made anew in every call: its weights are random each time and never trained.")
+
+
+def applied_at_once(script: Script, node: Any) -> bool:
+    """nn.Linear(4, 4).to(x.device)(x)"""
+    moved = script.parent(node)
+    above = script.parent(moved) if moved is not None else None
+    return isinstance(above, ast.Call) and above.func is moved
+
+
+SHELLS = ("ModuleList", "Parameter", "Sequential")
+
+
+def from_helper(script: Script, made: Def) -> Def:
+    """`self.experts = make_experts(n)`, as if what the function returns stood there."""
+    value = made.value
+    if made.how != "=":
+        return made
+    if made.path and isinstance(value, ast.Tuple | ast.List):
+        inner = element(value, made.path)
+        return made._replace(value=inner, path=()) if isinstance(inner, ast.AST) else made
+    if not isinstance(value, ast.Call) or made.path or not isinstance(value.func, ast.Name | ast.Attribute):
+        return made
+    values = script.value(value.func)
+    func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+    if func is None or len(func.returns) != 1 or func.yields or func.decorators():
+        return made
+    given, where = func.returns[0]
+    script.at_home(where)  # what the function returns is asked for there
+    inside = grown(Def(made.name, "=", given, (), where, given))
+    return made._replace(value=inside.value) if plain(inside) else made
 
 
 def plain(made: Def) -> bool:
@@ -67,11 +158,26 @@ def grown(made: Def) -> Def:
     if made.how != "=" or made.path or not isinstance(made.value, ast.Name):
         return made
     defs = scope.defs.get(made.value.id, [])
-    if len(defs) != 1 or not isinstance(defs[0].value, ast.List) or defs[0].path:
-        return made
+    first = defs[0].value if defs and not defs[0].path else None
+    if len(defs) == 1 and isinstance(first, ast.ListComp | ast.DictComp):
+        return made._replace(value=first)
     name = made.value.id
+    if len(defs) == 1 and (isinstance(first, ast.Dict) or (isinstance(first, ast.Call) and text(first.func) == "dict")):
+        kept = [value for target, value, _ in scope.module.subscript_sets if text(target.value) == name]
+        values = [*(first.values if isinstance(first, ast.Dict) else []), *kept]
+        held = ast.Dict(keys=[None] * len(values), values=values)
+        return made._replace(value=ast.copy_location(held, made.value))
+    if not isinstance(first, ast.List) or any(one.how not in ("=", "aug") for one in defs):
+        return made
+    more = [one.value.value for one in defs[1:] if one.how == "aug"]
+    if len(more) != len(defs) - 1 or not all(isinstance(one, ast.List) for one in more):
+        return made
     added = [call.args[0] for call in scope.calls if text(call.func) == f"{name}.append" and len(call.args) == 1]
-    whole = ast.List(elts=[*defs[0].value.elts, *added], ctx=ast.Load())
+    for call in scope.calls:
+        if text(call.func) == f"{name}.extend" and len(call.args) == 1:
+            inner = call.args[0]
+            added += inner.elts if isinstance(inner, ast.List) else [getattr(inner, "elt", inner)]
+    whole = ast.List(elts=[*first.elts, *(item for one in more for item in one.elts), *added], ctx=ast.Load())
     return made._replace(value=ast.copy_location(whole, made.value))
 
 
@@ -95,23 +201,41 @@ def holds_layers(script: Script, cls: Class, name: str, defs: list[Def]) -> bool
             members += value.values
         else:
             members += value.elts
-    for call in script.module.calls.get("append", []):
+    for call in (one for word in ("append", "extend", "insert") for one in script.module.calls.get(word, [])):
         if (
             text(call.func) == f"self.{name}.append"
             and len(call.args) == 1
             and script.class_of(script.scope(call)) is cls
         ):
             members.append(call.args[0])
+        if (
+            text(call.func) in (f"self.{name}.extend", f"self.{name}.insert")
+            and call.args
+            and script.class_of(script.scope(call)) is cls
+        ):
+            members.append(getattr(call.args[-1], "elt", call.args[-1]))
     for target, value, where in script.module.subscript_sets:
         if text(target.value) == f"self.{name}" and script.class_of(where.block.scope) is cls:
             members.append(value)
-    made_here = [member for member in members if isinstance(member, ast.Call | ast.Name)]
-    return bool(made_here) and all(is_layer(script, member) for member in made_here)
+    flat = [item for member in members for item in (member.elts if isinstance(member, ast.List) else [member])]
+    made_here = [member for member in flat if isinstance(member, ast.Call | ast.Name)]
+    layers = [member for member in made_here if is_layer(script, member)]
+    return bool(layers) and all(member in layers or without_weights(script, member) for member in made_here)
+
+
+def without_weights(script: Script, node: Any) -> bool:
+    """nn.ReLU() and the like, which may stand among the layers."""
+    values = script.value(node)
+    return all(value.kind == "instance" and value.name.startswith("torch.nn.") for value in values)
 
 
 def is_layer(script: Script, node: Any) -> bool:
     """A layer with parameters, made here. What is an attribute of self already is registered there."""
-    values = script.value(node)
+    if isinstance(node, ast.Call) and text(node.func).endswith("deepcopy") and len(node.args) == 1:
+        return is_layer(script, node.args[0])
+    others: dict[Any, Script] = script.known.get("scripts", {})
+    home = next((one for one in (script, *others.values()) if node in one.module.up), script)
+    values = home.value(node)
     return all(
         value.kind == "instance"
         and value.const != "self"
@@ -121,7 +245,7 @@ def is_layer(script: Script, node: Any) -> bool:
             or (value.cls is not None and script.is_module(value.cls))
         )
         for value in values
-    ) and not also_attribute(script, node)
+    ) and not also_attribute(home, node)
 
 
 def weighty(dotted: str) -> bool:

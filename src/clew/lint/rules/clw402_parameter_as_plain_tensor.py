@@ -23,7 +23,7 @@ MAKERS = ("randn", "rand", "zeros", "ones", "tensor", "empty", "full", "eye", "r
     "parameter-as-plain-tensor",
     "arch.unregistered_modules",
     "certain",
-    "requires_grad requires_grad_ Variable",
+    "requires_grad requires_grad_ Variable Parameter",
 )
 def check(script: Script) -> Iterator[Hit]:
     for cls in script.module.classes:
@@ -49,7 +49,28 @@ def check(script: Script) -> Iterator[Hit]:
                     )
 
 
+def moved(script: Script, node: ast.AST) -> bool:
+    """nn.Parameter(...).to(device), nn.Parameter(...) * 0.1: what comes out is no parameter any more."""
+    if isinstance(node, ast.BinOp):
+        return any(is_parameter(script, side) for side in (node.left, node.right))
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    changes = node.func.attr in ("cuda", "to", "double", "half", "clone", "float") and bool(
+        node.args or node.func.attr not in ("to", "float")
+    )
+    return changes and is_parameter(script, node.func.value)
+
+
+def is_parameter(script: Script, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and script.dotted(node.func) in (
+        "torch.nn.Parameter",
+        "torch.nn.parameter.Parameter",
+    )
+
+
 def needs_grad(script: Script, node: ast.AST) -> bool:
+    if moved(script, node):
+        return True
     if isinstance(node, ast.BinOp):  # torch.randn(..., requires_grad=True) * 0.02
         return needs_grad(script, node.left) or needs_grad(script, node.right)
     if not isinstance(node, ast.Call):

@@ -11,6 +11,7 @@ Fix: super().__init__() as the first line.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.index import Class, Scope
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
@@ -27,7 +28,13 @@ BASES = (
 def check(script: Script) -> Iterator[Hit]:
     for cls in script.module.classes:
         init = cls.methods.get("__init__")
-        if init is None or len(cls.node.bases) != 1 or script.dotted(cls.node.bases[0]) not in BASES:
+        if init is None or len(cls.node.bases) != 1:
+            continue
+        if script.dotted(cls.node.bases[0]) not in BASES and not inherits(script, cls):
+            continue
+        late = too_late(script, init)
+        if late is not None:
+            yield Hit(late, f"{cls.name} sets a layer before super().__init__(): it cannot be registered yet.")
             continue
         called = any(isinstance(call.func, ast.Attribute) and call.func.attr == "__init__" for call in init.calls)
         if called or init.node.decorator_list or cls.node.decorator_list:  # type: ignore[attr-defined]
@@ -45,3 +52,28 @@ def check(script: Script) -> Iterator[Hit]:
             f"{cls.name}.__init__ never calls super().__init__(): nothing can be registered.",
             fix=None if text else fix,
         )
+
+
+def too_late(script: Script, init: Scope) -> ast.AST | None:
+    """A layer that is set, on the same level, before the base class is initialised."""
+    first = min(
+        (
+            script.where(call).order
+            for call in init.calls
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"
+        ),
+        default=0,
+    )
+    for target, value, where in init.attr_sets:
+        if not isinstance(value, ast.Call) or where.order >= first or where.block is not init.body:
+            continue
+        if script.dotted(value.func).startswith("torch.nn.") and isinstance(target.value, ast.Name):
+            return target if target.value.id == init.me else None
+    return None
+
+
+def inherits(script: Script, cls: Class) -> bool:
+    """Whether the base is a class of the project that is a module, and all of its own bases are known."""
+    values = script.value(cls.node.bases[0])
+    own = all(value.kind == "class" and value.cls is not None and script.is_module(value.cls) for value in values)
+    return own and "?" not in script.values.bases(cls)

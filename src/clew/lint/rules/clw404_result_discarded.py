@@ -11,11 +11,15 @@ Fix: assign the result.
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from clew.lint.flow import reaching
+from clew.lint.index import Where
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import Step, said_by, trail
+from clew.lint.values import argument
 
 METHODS = frozenset(
     "masked_fill clamp clamp_min clamp_max masked_scatter index_fill detach unsqueeze transpose permute softmax "
@@ -34,7 +38,7 @@ CAUSES = {"masked_fill": "arch.causal_leak", "detach": "train.graph_retained"}
     "result-discarded",
     "train.inplace_corruption",
     "certain",
-    " ".join(sorted(METHODS | FUNCTIONS | {"to", "cuda", "at"})),
+    "",
 )
 def check(script: Script) -> Iterator[Hit]:
     for statement in script.module.statements.get(ast.Expr, []):
@@ -45,6 +49,14 @@ def check(script: Script) -> Iterator[Hit]:
         if name in AT_METHODS and indexed(call.func.value):
             base = call.func.value.value.value  # type: ignore[attr-defined]
             yield Hit(call, f".at[...].{name} leaves {text(base) or 'its array'} as it was: the result is thrown away.")
+            continue
+        lost = of_frame(script, call, name) or of_tensor(script, call, name) or of_state(script, call, name)
+        if lost:
+            yield Hit(
+                call,
+                f"{name} gives back a new {lost} and leaves the old one as it was: the result is thrown away.",
+                "likely",
+            )
             continue
         if name not in FUNCTIONS and name not in ("to", "cuda"):
             continue
@@ -65,6 +77,150 @@ def check(script: Script) -> Iterator[Hit]:
             and not expected_to_raise(script, call)
         ):
             yield hit(script, call, call.func.value, name)
+
+    yield from of_layer(script)
+
+
+def of_frame(script: Script, call: ast.Call, name: str) -> str:
+    """df.dropna(), df.drop(columns=...), dataset.map(...), image.convert(...): each returns a new one."""
+    if any(word.arg in ("inplace", "out") for word in call.keywords) or script.starred(call):
+        return ""
+    assert isinstance(call.func, ast.Attribute)
+    if name not in FRAMES and name not in DATASETS:
+        return ""
+    if expected_to_raise(script, call) or script.dotted(call.func):
+        return ""
+    kind = made_by(script, call.func.value, script.where(call), 8)
+    return kind if (kind == "frame" and name in FRAMES) or (kind == "data set" and name in DATASETS) else ""
+
+
+def made_by(script: Script, node: Any, where: Where, deep: int) -> str:
+    """`frame` or `data set` for what pandas or datasets made, and their own methods since."""
+    if deep == 0:
+        return ""
+    if isinstance(node, ast.Name):
+        scope = where.block.scope
+        found = set()
+        for made in reaching(scope.defs[node.id], where) if node.id in scope.defs else ():
+            if made.how == "param":
+                calls = script.project.callers(made.value)[:3]
+                found |= {made_by(script, argument(call, made.value, node.id), at, deep - 2) for call, at in calls}
+            else:
+                plain = made.how == "=" and not made.path
+                found.add(made_by(script, made.value, made.where, deep - 1) if plain else "")
+        return found.pop() if len(found) == 1 else ""
+    if isinstance(node, ast.Attribute):
+        cls = script.class_of(where.block.scope)
+        defs = cls.attrs.get(node.attr, []) if cls is not None and isinstance(node.value, ast.Name) else []
+        kinds = {made_by(script, made.value, made.where, deep - 1) if made.how == "=" else "" for made in defs}
+        return kinds.pop() if len(kinds) == 1 else ""
+    if isinstance(node, ast.Subscript):
+        inner = made_by(script, node.value, where, deep - 1)
+        column = inner == "frame" and isinstance(node.slice, ast.Constant)
+        return "" if column else inner
+    if not isinstance(node, ast.Call):
+        return ""
+    dotted = script.at_home(where).dotted(node.func)
+    if dotted.startswith("pandas.") and dotted.rsplit(".", 1)[-1] in READS:
+        return "frame"
+    if dotted in ("datasets.load_dataset", "datasets.load_from_disk"):
+        return "data set"
+    chained = isinstance(node.func, ast.Attribute) and node.func.attr in FRAMES | DATASETS | {"copy", "sample", "head"}
+    return made_by(script, node.func.value, where, deep - 1) if chained else ""  # type: ignore[attr-defined]
+
+
+READS = frozenset("read_csv read_parquet read_excel read_json DataFrame concat merge get_dummies read_table".split())
+
+
+def of_tensor(script: Script, call: ast.Call, name: str) -> str:
+    """img.sub(mean).div(std), where img surely is a tensor: something only tensors do is done to it nearby."""
+    if name not in PURE or expected_to_raise(script, call) or script.starred(call):
+        return ""
+    base: ast.AST = call
+    while isinstance(base, ast.Call | ast.Attribute):
+        if isinstance(base, ast.Call) and not isinstance(base.func, ast.Attribute):
+            return ""
+        if isinstance(base, ast.Attribute) and base.attr.endswith("_") and not base.attr.endswith("__"):
+            return ""  # x.add_(1).mul(2): the first one did change it
+        base = base.func if isinstance(base, ast.Call) else base.value
+    if not isinstance(base, ast.Name) or script.dotted(base):
+        return ""
+    where = script.where(call)
+    for step in trail(script, base, where, steps=25):
+        if tensorial(script, step):
+            return "tensor"
+    return ""
+
+
+def tensorial(script: Script, step: Step) -> bool:
+    """Whether an expression is something only tensors do."""
+    node = step.node
+    if not isinstance(node, ast.Call):
+        return False
+    dotted = said_by(script, step)
+    if dotted.startswith("torch."):
+        return dotted not in NOT_TENSORS and dotted.count(".") == 1 and not dotted.rsplit(".", 1)[-1][:1].isupper()
+    if dotted or not isinstance(node.func, ast.Attribute):
+        return False
+    name = node.func.attr
+    return name in ONLY_TENSORS or (name.endswith("_") and name[:-1] in PURE)
+
+
+def of_state(script: Script, call: ast.Call, name: str) -> str:
+    """state.apply_gradients(grads=g), optax.apply_updates(params, updates): flax and optax change nothing in place."""
+    if name == "apply_updates" and script.dotted(call.func) == "optax.apply_updates":
+        return "tree of parameters"
+    if (
+        name == "apply_gradients"
+        and any(word.arg == "grads" for word in call.keywords)
+        and script.mentions("flax", "jax")
+    ):
+        return "state"
+    return ""
+
+
+def of_layer(script: Script) -> Iterator[Hit]:
+    """self.dropout(x), transform(img), as a line of its own."""
+    for statement in script.module.statements.get(ast.Expr, []):
+        call = statement.value
+        if not isinstance(call, ast.Call) or len(call.args) != 1 or not isinstance(call.args[0], ast.Name):
+            continue
+        scope = script.scope(call)
+        if scope.name not in ("forward", "__getitem__", "__call__") or scope.cls is None:
+            continue
+        names = script.instances(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else []
+        pure = [
+            name
+            for name in names
+            if (name.startswith("torch.nn.") and name.rsplit(".", 1)[-1] in QUIET_LAYERS)
+            or (name.startswith("torchvision.transforms.") and scope.name != "forward")
+        ]
+        inplace = any(
+            word.arg == "inplace" for value in script.value(call.func) for word in getattr(value.node, "keywords", ())
+        )
+        if names and len(pure) == len(names) and not inplace:
+            said = text(call.func) or pure[0]
+            yield Hit(call, f"{said} leaves {text(call.args[0])} as it was: the result is thrown away.")
+
+
+QUIET_LAYERS = frozenset(
+    "Dropout Dropout2d ReLU GELU LeakyReLU Tanh Sigmoid Softmax LayerNorm BatchNorm1d BatchNorm2d Linear Conv2d "
+    "Embedding MaxPool2d AvgPool2d Flatten SiLU ELU GroupNorm".split()
+)
+FRAMES = frozenset(
+    "drop dropna fillna drop_duplicates rename reset_index set_index sort_values sort_index replace astype clip assign "
+    "shuffle round join merge".split()
+)
+DATASETS = frozenset("map filter shuffle remove_columns rename_column cast_column with_format".split())
+PURE = frozenset(
+    "add sub mul div clamp neg abs sqrt exp pow float long half double view reshape flip roll squeeze flatten "
+    "contiguous type transpose permute unsqueeze masked_fill normalize softmax sigmoid relu tanh clip detach "
+    "clone".split()
+)
+ONLY_TENSORS = frozenset(
+    "float double half long unsqueeze permute contiguous cuda detach masked_fill requires_grad_ type_as "
+    "bfloat16".split()
+)
 
 
 def indexed(node: ast.expr) -> bool:

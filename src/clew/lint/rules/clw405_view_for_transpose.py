@@ -105,9 +105,18 @@ def unpacked(script: Script, node: Any, where: Where, deep: int) -> list[str]:
         if len(made) == 1 and made[0].how == "=" and not made[0].path:
             return unpacked(script, made[0].value, made[0].where, deep - 1)
         return []
+    if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant):
+        return unpacked(script, node.left, where, deep - 1)
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS and not script.dotted(node.func):
             return unpacked(script, node.func.value, where, deep - 1)
+        if node.args and script.dotted(node.func) in (
+            "torch.from_numpy",
+            "torch.tensor",
+            "torch.as_tensor",
+            "torch.relu",
+        ):
+            return unpacked(script, node.args[0], where, deep - 1)
         values = script.value(node.func)
         if node.args and all(
             value.kind == "instance" and value.name in ("torch.nn.Linear", "torch.nn.Dropout", "torch.nn.LayerNorm")

@@ -11,6 +11,7 @@ Fix: squeeze(-1), or the axis that is meant.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.flow import reaching
 from clew.lint.losses import loss_calls
 from clew.lint.model import Fix
 from clew.lint.registry import rule
@@ -28,31 +29,50 @@ def check(script: Script) -> Iterator[Hit]:
         for part in ast.walk(side)
     }
     for call in script.calls("squeeze"):
-        if not isinstance(call.func, ast.Attribute) or call.args or call.keywords or script.dotted(call.func):
+        dotted = script.dotted(call.func)
+        method = isinstance(call.func, ast.Attribute) and not dotted and not call.args and not call.keywords
+        function = dotted == "torch.squeeze" and len(call.args) == 1 and not call.keywords
+        if not method and not function:
             continue
-        base = call.func.value
+        base = call.args[0] if function else call.func.value  # type: ignore[attr-defined]
         direct = isinstance(base, ast.Call) and bool(applied(script, base))
         named = id(call) in losses and all(
             value.kind == "made" and value.name == "linear" for value in script.value(base)
         )
-        given_back = isinstance(script.parent(call), ast.Return) and single(script, call, base)
-        if (direct and id(call) in losses) or named or given_back or (direct and script.where(call).block.loops()):
-            fix = Fix(
-                "squeeze the last axis only", False, (script.replace(call, f"{script.source(base)}.squeeze(-1)"),)
-            )
+        given_back = single(script, call, base)
+        looped = bool(script.where(call).block.loops())
+        used = from_model(script, base, call)
+        if (direct and id(call) in losses) or named or given_back or ((direct or used) and looped):
+            whole = f"torch.squeeze({script.source(base)}, -1)" if function else f"{script.source(base)}.squeeze(-1)"
+            fix = Fix("squeeze the last axis only", False, (script.replace(call, whole),))
             yield Hit(
                 call, "drops every axis of size one: with a batch of one example the batch axis goes too.", fix=fix
             )
 
 
+def from_model(script: Script, base: ast.expr, call: ast.Call) -> bool:
+    """out = model(x); out.squeeze(), where nothing else made it."""
+    where = script.where(call)
+    scope = where.block.scope
+    defs = reaching(scope.defs[base.id], where) if isinstance(base, ast.Name) and base.id in scope.defs else []
+    return bool(defs) and all(
+        made.how == "=" and not made.path and isinstance(made.value, ast.Call) and bool(applied(script, made.value))
+        for made in defs
+    )
+
+
 def single(script: Script, call: ast.Call, base: ast.expr) -> bool:
-    """forward returns self.head(x).squeeze(), where the last layer has one unit."""
+    """A method of a module squeezes what its last layer gave, and that layer has one unit."""
     scope = script.scope(call)
-    if scope.name != "forward" or scope.cls is None or not script.is_module(scope.cls):
+    if scope.kind != "function" or scope.cls is None or not script.is_module(scope.cls):
         return False
     values = script.value(base)
-    made = values[0].owner.node if len(values) == 1 and values[0].name == "linear" and values[0].owner else None
-    return isinstance(made, ast.Call) and script.constant(script.arg(made, 1, "out_features")) == 1
+    owner = values[0].owner if len(values) == 1 and values[0].name == "linear" else None
+    if owner is None or not isinstance(owner.node, ast.Call):
+        return False
+    at = 1 if owner.name.endswith("Linear") else -1
+    home = script.at_home(owner.where) if owner.where is not None else script
+    return bool(home.constant(script.arg(owner.node, at, "out_features")) == 1)
 
 
 def squeezed(node: object) -> bool:

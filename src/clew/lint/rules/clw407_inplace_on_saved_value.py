@@ -10,13 +10,19 @@ Fix: write x = x + ..., or clone first.
 """
 
 import ast
+import re
 from collections.abc import Iterator
+from typing import Any
 
+from clew.lint.data import helper
+from clew.lint.divide import element
 from clew.lint.flow import apart, reaching
 from clew.lint.index import Scope
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import root
+from clew.lint.values import argument
 
 SAVES = frozenset("exp sigmoid tanh softmax log_softmax sqrt rsqrt reciprocal".split())
 
@@ -26,7 +32,7 @@ SAVES = frozenset("exp sigmoid tanh softmax log_softmax sqrt rsqrt reciprocal".s
     "inplace-on-saved-value",
     "train.inplace_corruption",
     "look",
-    " ".join(sorted(SAVES | {"__getitem__", "forward"})),
+    "",
 )
 def check(script: Script) -> Iterator[Hit]:
     for node in script.module.statements.get(ast.AugAssign, []):
@@ -50,6 +56,23 @@ def check(script: Script) -> Iterator[Hit]:
                 "likely",
             )
 
+    for call in script.calls(*INPLACE):
+        base = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if isinstance(base, ast.Name) and (kept := stored(script, base, call)):
+            yield Hit(
+                call, f"{base.id} is a view of {kept}: the stored example changes each time it is read.", "likely"
+            )
+        elif isinstance(base, ast.Subscript) and (kept := view_of(script, base, script.scope(call))):
+            yield Hit(call, f"changes a view of {kept}: the stored example changes each time it is read.", "likely")
+    for target, _, _ in script.module.subscript_sets:
+        base = target.value
+        if isinstance(base, ast.Name) and (kept := stored(script, base, target)):
+            yield Hit(
+                script.statement(target),
+                f"{base.id} is a view of {kept}: the stored example changes each time it is read.",
+                "likely",
+            )
+    yield from in_helpers(script)
     yield from changed_behind(script)
 
 
@@ -72,7 +95,9 @@ def changed_behind(script: Script) -> Iterator[Hit]:
                     if made.where.order < order and held(scope, (name, other), made.where.order, order):
                         later = reads(script, scope, rest)
                         if any(order < at and held(scope, (rest,), order, at) for at in later if at):
-                            yield Hit(node, f"{rest} is the same tensor as {target}, and changes with it.", "likely")
+                            # What is added only under a condition is often never added.
+                            sure = "look" if script.where(node).block.kind in ("if", "else") else "likely"
+                            yield Hit(node, f"{rest} is the same tensor as {target}, and changes with it.", sure)
 
 
 def reads(script: Script, scope: Scope, name: str) -> list[int]:
@@ -132,22 +157,92 @@ def saved(script: Script, target: ast.Name, node: ast.AugAssign) -> bool:
     return direct and text(target) != ""
 
 
-def stored(script: Script, target: ast.Name, node: ast.AugAssign) -> str:
-    """The array of a data set that a name in its __getitem__ is a view of: x = self.data[index]."""
+def stored(script: Script, target: ast.Name, node: ast.AST) -> str:
+    """The array of a data set that a name is a view of: x = self.data[index], xb = self.x[s : s + n]."""
     where = script.where(node)
     scope = where.block.scope
-    if scope.name != "__getitem__" or scope.cls is None or len(scope.params) != 2 or target.id not in scope.defs:
+    if scope.kind != "function" or scope.cls is None or target.id not in scope.defs:
         return ""
     # Only the first change: those after it are of the same view.
     made = [one for one in reaching(scope.defs[target.id], where) if one.node is not target]
-    value = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else None
-    if not isinstance(value, ast.Subscript) or text(value.slice) != scope.params[1]:
+    value = element(made[0].value, made[0].path) if len(made) == 1 and made[0].how == "=" else None
+    return view_of(script, value, scope)
+
+
+def view_of(script: Script, value: Any, scope: Scope) -> str:
+    """self.x of self.x[i] in a __getitem__, or of self.x[a:b] anywhere: a view, and no copy."""
+    if not isinstance(value, ast.Subscript):
         return ""
+    item = scope.name == "__getitem__" and len(scope.params) == 2 and text(value.slice) == scope.params[1]
     base = text(value.value)
-    arrays = script.value(value.value) if base.startswith(f"{scope.me}.") and base.count(".") == 1 else ()
-    if not arrays or not all(array_of(one.const) for one in arrays):
+    if not base.startswith(f"{scope.me}.") or base.count(".") != 1:
         return ""
-    return base
+    if scope.name != "__getitem__" and not scope.yields and not GIVES.search(scope.name):
+        return ""
+    arrays = script.value(value.value)
+    if arrays and all(array_of(one.const) for one in arrays):
+        return base if item or isinstance(value.slice, ast.Slice) else ""
+    batch = isinstance(value.slice, ast.Slice) and scope.name != "__init__"
+    return base if (batch or item) and numeric(script, value.value) else ""
+
+
+GIVES = re.compile(r"batch|sample|__next__|__iter__|fetch|get_(item|example)")
+
+
+def numeric(script: Script, node: Any) -> bool:
+    """Whether self.x is used as an array is: its shape is asked for, or arithmetic is done with it."""
+    base = text(node)
+    for load in script.loads(base):
+        if text(load) != base:
+            continue
+        above = script.parent(load)
+        if isinstance(above, ast.Attribute) and above.attr in ("size", "shape", "dtype", "float", "device", "ndim"):
+            return True
+        if isinstance(above, ast.Subscript) and isinstance(above.slice, ast.Tuple):
+            return True
+    return any(
+        (one.const and str(one.const).startswith(("torch.", "numpy.")))
+        or (one.kind == "made" and one.name in ("float", "numpy"))
+        for one in script.value(node)
+    )
+
+
+def in_helpers(script: Script) -> Iterator[Hit]:
+    """self.augment(self.x[i]), where augment changes what it is given."""
+    for cls in script.module.classes:
+        method = cls.methods.get("__getitem__")
+        for call in method.calls if method is not None else ():
+            assert method is not None
+            func = helper(script, call, script.where(call))
+            for name in func.params if func is not None else ():
+                assert func is not None
+                given = argument(call, func, name)
+                where = script.where(call)
+                if isinstance(given, ast.Name) and given.id in method.defs:
+                    made = reaching(method.defs[given.id], where)
+                    given = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else None
+                kept = view_of(script, given, method)
+                change = changes(func, name) if kept else None
+                if change is not None:
+                    says = f"{func.name} changes what it is given in place, and that is a view of {kept}."
+                    yield Hit(call, says, "likely")
+
+
+def changes(func: Scope, name: str) -> ast.AST | None:
+    """Where a function changes its parameter in place before it binds the name anew."""
+    first = min((made.where.order for made in func.defs[name] if made.how == "="), default=1 << 60)
+    for node in func.module.statements.get(ast.AugAssign, []):
+        where = func.module.where(node)
+        if where.block.scope is func and root(node.target) == name and where.order < first:
+            return node  # type: ignore[no-any-return]
+    for target, _, where in func.module.subscript_sets:
+        if where.block.scope is func and root(target) == name and where.order < first:
+            return target
+    for call in func.calls:
+        at = call.func
+        if isinstance(at, ast.Attribute) and at.attr in INPLACE and root(at.value) == name:
+            return call if func.module.where(call).order < first else None
+    return None
 
 
 def array_of(made: object) -> bool:

@@ -89,6 +89,7 @@ def wide(script: Script, first: ast.AST, second: ast.AST) -> bool:
         return False
     sizes = [script.constant(script.arg(first, at)) for at in (0, 1)] + [script.constant(script.arg(second, 1))]
     if not all(isinstance(size, int) for size in sizes):
-        return False
+        said = [text(script.arg(first, 0)), text(script.arg(first, 1)), text(script.arg(second, 1))]
+        return bool(said[1]) and said[1] == text(script.arg(second, 0)) and said[1] in (said[0], said[2])
     before, between, after = sizes
     return bool(between >= min(before, after))

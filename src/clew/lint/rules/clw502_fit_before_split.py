@@ -10,12 +10,16 @@ Fix: split first, or put the step into a Pipeline that is fitted per fold.
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from clew.lint.data import HELD_OUT, MILD, TRAIN, Split, folds, handed, helper, learner, roots, sources, splits
+from clew.lint.divide import divided, divisions, element
 from clew.lint.flow import reaching
 from clew.lint.index import Def, Where
+from clew.lint.model import Related
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import END, Step, root, trail, verb
 
 SUPERVISED = (
     "SelectKBest",
@@ -47,6 +51,119 @@ def check(script: Script) -> Iterator[Hit]:
         yield from on_everything(script, split, seen)
     yield from before_folds(script, seen)
     yield from of_all_rows(script)
+    yield from followed(script, seen)
+    yield from trained_on_all(script, seen)
+
+
+def trained_on_all(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
+    """clf.fit(X, y) after X was split, and clf judged on X_test."""
+    for split in splits(script):
+        out = [name for name in split.made if HELD_OUT.search(name) and not TRAIN.search(name)]
+        for call in script.calls("fit") if out else ():
+            where = script.where(call)
+            given = script.arg(call, 0, "X")
+            name = text(call.func)[: -len(".fit")]
+            if where.block.scope is not split.where.block.scope or where.order <= split.where.order or call in seen:
+                continue
+            if not isinstance(given, ast.Name) or given.id not in split.given or not name:
+                continue
+            made = (
+                reaching(where.block.scope.defs.get(given.id, []), where) if given.id in where.block.scope.defs else []
+            )
+            again = [
+                script.where(one).order
+                for one in script.calls("fit")
+                if text(one.func) == f"{name}.fit" and one is not call
+            ]
+            judged = [
+                script.where(one).order
+                for one in script.calls("score", "predict", "predict_proba")
+                if text(one.func).rsplit(".", 1)[0] == name
+                and one.args
+                and roots(one.args[0])[:1]
+                and roots(one.args[0])[0] in out
+            ]
+            later = [
+                order for order in judged if order > where.order and not any(where.order < at < order for at in again)
+            ]
+            if later and all(one.where.order < split.where.order for one in made):
+                seen.add(call)
+                yield Hit(call, f"{name} is trained on {given.id}, which holds the rows of {out[0]} too.")
+
+
+def followed(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
+    """The same through helpers, attributes and other files, however the rows are divided then."""
+    for division in divisions(script):
+        for step in (one for row in division.rows for one in trail(script, row, division.where, divided(script))):
+            home = script.at_home(step.where)
+            kind, line = fitting(home, step), division.node.lineno
+            if not kind or step.via in seen or step.node in seen or script.where(step.via).order == END:
+                continue
+            seen.update((step.via, step.node))
+            sure = "likely" if division.kind != "cross" or kind in SUPERVISED else "look"
+            related = (
+                (Related(step.where.block.scope.module.path, step.node.lineno, f"{kind} is fitted here"),)
+                if home is not script
+                else ()
+            )
+            says = f"{kind} learns from all rows, and line {line} divides them afterwards."
+            yield Hit(step.via, says, sure, related=related)
+
+
+def fitting(home: Script, step: Step) -> str:
+    """What a step learns from all rows: a preprocessing object, or a mean and spread by hand."""
+    node = step.node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "fit_transform" or (node.func.attr == "transform" and verb(node.func.value) == "fit"):
+            base = node.func.value if node.func.attr == "fit_transform" else node.func.value.func.value  # type: ignore[attr-defined]
+            kind = learner(home, base, step.where, step.context)
+            return kind if kind not in MILD else ""
+        if node.func.attr == "fillna" and node.args and own_statistic(node.args[0], root(node.func.value), True):
+            return "fillna"
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Sub):
+        parts = [node.right, *(made_of(node.right, step))]
+        if any(own_statistic(part, root_of(node.left), False) for part in parts):
+            return "the mean"
+    return ""
+
+
+def made_of(node: ast.expr, step: Step) -> list[Any]:
+    """The one definition of a name, as in `mu = X.mean(0)`."""
+    if not isinstance(node, ast.Name):
+        return []
+    scope = step.where.block.scope
+    defs = reaching(scope.defs[node.id], step.where) if node.id in scope.defs else []
+    return [element(made.value, made.path) for made in defs if made.how == "="]
+
+
+def root_of(node: ast.expr) -> str:
+    while isinstance(node, ast.BinOp):
+        node = node.left
+    return root(node)
+
+
+def own_statistic(node: Any, name: str, frame: bool) -> bool:
+    """Whether an expression holds a mean or spread over the rows of the array or frame of this name."""
+    for part in ast.walk(node) if isinstance(node, ast.AST) and name else ():
+        if not isinstance(part, ast.Call) or not isinstance(part.func, ast.Attribute):
+            continue
+        if part.func.attr not in STATISTICS:
+            continue
+        base: Any = part.func.value
+        axis = [*part.args, *(word.value for word in part.keywords if word.arg in ("dim", "axis"))]
+        if isinstance(base, ast.Name) and base.id in ("np", "numpy", "torch", "jnp") and part.args:
+            base, axis = part.args[0], axis[1:]
+        if isinstance(base, ast.Subscript) and not isinstance(base.slice, ast.Constant | ast.Name | ast.List):
+            continue
+        along = any(isinstance(arg, ast.Constant) and arg.value == 0 for arg in axis)
+        columns = frame or (isinstance(base, ast.Subscript) and isinstance(base.slice, ast.Constant))
+        chosen = base.slice.id if isinstance(base, ast.Subscript) and isinstance(base.slice, ast.Name) else ""
+        if root(base) == name and (along or (columns and not axis)) and not TRAIN.search(chosen):
+            return True
+    return False
+
+
+STATISTICS = ("mean", "std", "median", "min", "max", "var", "mode", "quantile")
 
 
 def by_helper(script: Script, made: Def, split: Split, seen: set[ast.AST]) -> Iterator[Hit]:
@@ -166,7 +283,7 @@ def before_folds(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
     """Features selected with the labels of all rows, then cross-validated."""
     for call, dotted in script.calls_to("sklearn.model_selection.", *CROSS[:3]):
         where = script.where(call)
-        for name in [root for arg in call.args[1:2] for root in roots(arg)]:
+        for name in [part for arg in call.args[1:2] for part in roots(arg)]:
             for made in sources(where.block.scope, name, where.order):
                 fit = fit_call(made)
                 if fit is None or fit in seen or not isinstance(fit.func, ast.Attribute):

@@ -12,13 +12,19 @@ import ast
 from collections.abc import Iterator
 
 from clew.lint.data import folds, helper, roots, sources, splits
+from clew.lint.divide import divided, divisions
 from clew.lint.index import Def, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
+from clew.lint.trail import trail, verb
 
 
 @rule(
-    "CLW503", "resample-before-split", "data.leak_split", "certain", "fit_resample fit_sample resample train_test_split"
+    "CLW503",
+    "resample-before-split",
+    "data.leak_split",
+    "certain",
+    "fit_resample fit_sample resample train_test_split random_split split cross_val_score",
 )
 def check(script: Script) -> Iterator[Hit]:
     seen: set[ast.AST] = set()
@@ -43,6 +49,26 @@ def check(script: Script) -> Iterator[Hit]:
                         call,
                         f"rows are resampled before {dotted.rsplit('.', 1)[-1]} divides them.",
                     )
+
+    for division in divisions(script):
+        for step in (one for row in division.rows for one in trail(script, row, division.where, divided(script))):
+            if resampled(script.at_home(step.where), step.node) and seen.isdisjoint((step.via, step.node)):
+                seen.update((step.via, step.node))
+                line = division.node.lineno
+                yield Hit(step.via, f"rows are resampled here and divided on line {line}: copies end up on both sides.")
+
+
+def resampled(home: Script, node: object) -> bool:
+    """A resampler's call, or drawing with replacement and joining to the rest."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = verb(node)
+    if name in ("fit_resample", "fit_sample"):
+        return True
+    if name == "resample" and home.dotted(node.func) == "sklearn.utils.resample":
+        return True
+    replaced = home.arg(node, -1, "replace")
+    return name == "sample" and replaced is not None and home.constant(replaced) is True
 
 
 def by_helper(script: Script, made: Def) -> ast.Call | None:

@@ -9,18 +9,35 @@ Fix: split at a date, or TimeSeriesSplit.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from clew.lint.data import Split, helper, roots, sources, splits
+from clew.lint.divide import divided, divisions
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import trail, verb
 
 TIMELY = frozenset("shift rolling pct_change ewm expanding".split())
 WORDS = ("date", "time", "timestamp", "datetime", "day")
 
 
-@rule("CLW504", "shuffled-time-series", "data.leak_temporal", "likely", "train_test_split KFold random_split")
+@rule(
+    "CLW504",
+    "shuffled-time-series",
+    "data.leak_temporal",
+    "likely",
+    "train_test_split KFold random_split StratifiedKFold ShuffleSplit randperm permutation",
+)
 def check(script: Script) -> Iterator[Hit]:
+    seen: set[int] = set()
+    for hit in (*directly(script), *followed(script)):
+        if hit.node.lineno not in seen:
+            seen.add(hit.node.lineno)
+            yield hit
+
+
+def directly(script: Script) -> Iterator[Hit]:
     for split in splits(script):
         shuffle = script.arg(split.call, -1, "shuffle")
         if script.constant(shuffle) is False or script.starred(split.call):
@@ -51,6 +68,61 @@ def check(script: Script) -> Iterator[Hit]:
         why = ordered(script, frames, where.order)
         if why:
             yield Hit(fold, f"rows that follow each other in time ({why}) are dealt to folds at random.")
+
+
+def followed(script: Script) -> Iterator[Hit]:
+    """The same through helpers, attributes and other files, for folds and data sets as well."""
+    for division in divisions(script):
+        if not division.random:
+            continue
+        stop = divided(script, slices=False)
+        for step in (one for row in division.rows for one in trail(script, row, division.where, stop)):
+            why = in_time(step.node)
+            if why:
+                yield Hit(division.node, f"rows that follow each other in time ({why}) are divided at random.")
+                break
+
+
+def in_time(node: ast.AST) -> str:
+    """What says that rows follow each other in time."""
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        return "windows of neighbouring rows" if windows(node) else ""
+    name = verb(node)
+    if not isinstance(node, ast.Call):
+        return ""
+    if name in TIMELY or name in ("sliding_window_view", "asfreq"):
+        return str(name)
+    if name in ("sort_values", "set_index", "to_datetime", "sort_index", "read_csv", "read_parquet", "groupby"):
+        said = ast.unparse(node).lower()
+        if name in ("read_csv", "read_parquet"):
+            return "parse_dates" if "parse_dates" in said and "index_col" in said else ""
+        if name == "groupby":
+            return ""
+        return str(name) if TIMED.search(said) and name != "to_datetime" else ""
+    return ""
+
+
+def windows(node: ast.ListComp | ast.GeneratorExp) -> bool:
+    """[x[i : i + n] for i in range(len(x) - n)]"""
+    if len(node.generators) != 1 or not isinstance(node.generators[0].target, ast.Name):
+        return False
+    each = node.generators[0].target.id
+    counts = ast.unparse(node.generators[0].iter)
+    return (
+        "range(" in counts
+        and any(
+            isinstance(part, ast.Slice)
+            and isinstance(part.lower, ast.Name)
+            and part.lower.id == each
+            and isinstance(part.upper, ast.BinOp)
+            and each in ast.unparse(part.upper)
+            for part in ast.walk(node.elt)
+        )
+        and "," not in counts
+    )
+
+
+TIMED = re.compile(r"['\"](\w*_)?(date|time|timestamp|datetime|day|hour|week|month|ts|period)(_\w*)?['\"]")
 
 
 def by_helper(script: Script, split: Split) -> str:

@@ -12,12 +12,15 @@ Fix: shuffle=True.
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from clew.lint.data import built, dataset_name, loaders
-from clew.lint.index import Where
+from clew.lint.index import Block, Where
 from clew.lint.model import Fix, Related
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
+from clew.lint.training import training
+from clew.lint.values import Value
 
 TRAIN = re.compile(r"(^|[._ ])(train|training|tr)(_|$|\.)|trainloader|trainset|train_?(data)?loader|train_dl", re.I)
 SERVES = re.compile(
@@ -36,6 +39,9 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         shuffle = script.arg(call, 2, "shuffle")
         if shuffle is not None and script.constant(shuffle) is not False:
+            continue
+        if in_order(script, call, script.where(call)):
+            yield Hit(call, "training data is read in its stored order: its sampler is sequential.", strong(script))
             continue
         if any(script.arg(call, at, word) is not None for at, word in ((3, "sampler"), (4, "batch_sampler"))):
             continue
@@ -58,6 +64,76 @@ def check(script: Script) -> Iterator[Hit]:
         )
 
     yield from by_helper(script)
+    yield from by_loop(script)
+
+
+def strong(script: Script) -> str:
+    return "likely" if script.mentions("backward") else "look"
+
+
+def in_order(script: Script, call: ast.Call, where: Where) -> bool:
+    """sampler=SequentialSampler(...), also inside a BatchSampler."""
+    given = script.arg(call, 3, "sampler") or script.arg(call, 4, "batch_sampler")
+    for value in script.values.value(given, where, None) if given is not None else ():
+        if value.kind != "instance" or value.where is None:
+            return False
+        if value.name.endswith(".BatchSampler"):
+            inner = script.arg(value.node, 0, "sampler")
+            held = script.values.value(inner, value.where, None) if inner is not None else ()
+            return any(one.name.endswith(".SequentialSampler") for one in held)
+        return value.name.endswith(".SequentialSampler")
+    return False
+
+
+def by_loop(script: Script) -> Iterator[Hit]:
+    """A training loop over a loader of any name, made anywhere, that reads in stored order."""
+    made = {call for call, name in loaders(script) if TRAIN.search(name.rsplit(".", 1)[-1])}
+    for loop in training(script).training():
+        node = loop.block.node
+        if script.tests or not isinstance(node, ast.For) or not loop.has("step", "scaler_step"):
+            continue
+        said = ast.unparse(node.iter)
+        for value in script.value(unwrapped(node.iter)):
+            if not value.name.endswith(".DataLoader") or value.where is None or value.node in made:
+                continue
+            home = script.at_home(value.where)
+            call = value.node
+            shuffle = passed(script, value, 2, "shuffle")
+            if home.starred(call) or SERVES.search(said) or not repeats(script, loop.block):
+                continue
+            sequential = in_order(script, call, value.where)
+            data = dataset_name(home, call)
+            if not sequential and (
+                shuffle is None
+                or not (isinstance(shuffle, ast.Constant) and shuffle.value is False)
+                or any(script.arg(call, at, word) is not None for at, word in ((3, "sampler"), (4, "batch_sampler")))
+            ):
+                continue
+            if SERVES.search(data) or ORDERED.search(data) or (not sequential and iterable(home, call)):
+                continue
+            related = (Related(home.module.path, call.lineno, "the loader is made here"),) if home is not script else ()
+            at = call if home is script else node.iter
+            yield Hit(at, "the training loop reads its data in stored order, epoch after epoch.", related=related)
+
+
+def passed(script: Script, value: Value, at: int, name: str) -> Any:
+    """What a loader is given, also as a default of the function that makes it."""
+    given = script.arg(value.node, at, name)
+    if isinstance(given, ast.Name) and value.where is not None:
+        for one in script.values.value(given, value.where, None):
+            return one.node if one.kind == "const" else given
+    return given
+
+
+def unwrapped(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Call) and text(node.func).rsplit(".", 1)[-1] in ("tqdm", "enumerate") and node.args:
+        node = node.args[0]
+    return node
+
+
+def repeats(script: Script, block: Block) -> bool:
+    """Whether the data is read more than once: in a loop over epochs, here or by the callers."""
+    return len(block.loops()) > 1 or any(where.block.loops() for _, where in script.project.callers(block.scope))
 
 
 def by_helper(script: Script) -> Iterator[Hit]:

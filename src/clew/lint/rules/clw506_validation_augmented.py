@@ -11,8 +11,11 @@ import re
 from collections.abc import Iterator
 
 from clew.lint.data import HELD_OUT, TRAIN, kept_as
+from clew.lint.divide import element
+from clew.lint.index import Where
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
+from clew.lint.trail import trail, verb
 
 RANDOM = re.compile(
     r"(RandomCrop|RandomResizedCrop|Random\w*Flip|RandomRotation|ColorJitter|RandomErasing|RandAugment|AutoAugment|TrivialAugment\w*|RandomAffine|RandomPerspective|RandomGrayscale|GaussNoise|HorizontalFlip|VerticalFlip|MixUp|CutMix)$"
@@ -49,6 +52,38 @@ def check(script: Script) -> Iterator[Hit]:
                 )
 
     yield from deaf(script)
+    yield from shared(script)
+
+
+def shared(script: Script) -> Iterator[Hit]:
+    """train_set, val_set = random_split(full, ...), where full is augmented."""
+    if any(
+        target.attr in ("transform", "transforms")
+        for scope in script.module.scopes
+        for target, _, _ in scope.attr_sets
+        if text(target.value) != scope.me
+    ):
+        return
+    for scope in script.module.scopes:
+        for name, defs in scope.defs.items():
+            for made in defs:
+                call = element(made.value, made.path) if not isinstance(made.value, ast.Call) else made.value
+                last = text(call.func).rsplit(".", 1)[-1] if isinstance(call, ast.Call) else ""
+                held = HELD_OUT.search(name) and not TRAIN.search(name)
+                if made.how != "=" or not held or last not in ("random_split", "Subset") or not call.args:
+                    continue
+                step = anywhere(script, call.args[0], made.where)
+                if step:
+                    yield Hit(call, f"{name} is a part of data that goes through {step}: the score depends on chance.")
+
+
+def anywhere(script: Script, node: ast.AST, where: Where | None = None) -> str:
+    """A random step anywhere in what a transform, or a data set, is made of."""
+    for step in trail(script, node, where or script.where(node), steps=60):
+        name = verb(step.node)
+        if RANDOM.search(name):
+            return name
+    return ""
 
 
 def deaf(script: Script) -> Iterator[Hit]:
@@ -59,7 +94,7 @@ def deaf(script: Script) -> Iterator[Hit]:
             continue
         read = {part.id for part in ast.walk(scope.node) if isinstance(part, ast.Name)}
         for given, _ in scope.returns:
-            step = random_step(script, given)
+            step = random_step(script, given) or anywhere(script, given)
             if step and not read.intersection(told):
                 yield Hit(
                     given, f"{scope.name} is told {told[0]} and never looks: {step} is also applied to held-out data."

@@ -8,10 +8,13 @@ Fix: X = frame.drop(columns=[target]).
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
+from clew.lint.columns import Columns, Reader, frame_name
+from clew.lint.divide import element
 from clew.lint.flow import reaching
-from clew.lint.index import Scope
+from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
@@ -20,12 +23,87 @@ SPLITS = ("train_test_split", "cross_val_score", "cross_validate", "fit")
 
 
 @rule(
-    "CLW508", "target-in-features", "data.leak_target", "likely", "train_test_split cross_val_score cross_validate fit"
+    "CLW508",
+    "target-in-features",
+    "data.leak_target",
+    "likely",
+    "train_test_split cross_val_score cross_validate fit drop columns tensor from_numpy DataFrame",
 )
 def check(script: Script) -> Iterator[Hit]:
-    if not script.mentions("pd", "pandas", "read_csv", "DataFrame"):
+    if not script.mentions("pd", "pandas", "read_csv", "DataFrame", "columns"):
         return
     seen: set[ast.AST] = set()
+    lines: set[int] = set()
+    for hit in directly(script, seen):
+        lines.add(hit.node.lineno)
+        yield hit
+    if not lines:
+        yield from followed(script)
+
+
+def followed(script: Script) -> Iterator[Hit]:
+    """x from df[columns] and y from df[target], where the columns, chosen anywhere in the project, hold the target."""
+    reader = Reader(script)
+    for scope in script.module.scopes:
+        targets: dict[str, set[str]] = {}
+        features: list[tuple[str, ast.AST, Columns]] = []
+        for name, value, where in made_here(scope):
+            for part in ast.walk(value):
+                if not isinstance(part, ast.Subscript | ast.Call) or script.where(part).block.scope is not scope:
+                    continue
+                if LABEL.match(name):
+                    said = column_of(reader, part, where)
+                    if said:
+                        targets.setdefault(frame_name(part), set()).add(said)
+                elif INPUT.match(name) and (found := taken_columns(reader, part, where)) is not None:
+                    features.append((frame_name(part), part, found))
+        for frame, node, found in features:
+            for target in sorted(targets.get(frame, ())):
+                held = target not in found.names if found.but else target in found.names
+                if held and frame and not removed(script, frame, target, node):
+                    yield Hit(node, f"{frame}[{target!r}] is the target and is among the columns of the features.")
+                    break
+
+
+def made_here(scope: Scope) -> Iterator[tuple[str, ast.expr, Where]]:
+    """Names and attributes that a function sets, one by one."""
+    for name, defs in scope.defs.items():
+        for made in defs:
+            value = element(made.value, made.path) if made.how == "=" else None
+            if isinstance(value, ast.expr):
+                yield name, value, made.where
+    for target, value, where in scope.attr_sets:
+        if isinstance(value, ast.expr):
+            yield target.attr, value, where
+
+
+def column_of(reader: Reader, node: ast.AST, where: Where) -> str:
+    """The one column that df[target] takes."""
+    if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice | ast.Tuple | ast.List):
+        return ""
+    words = reader.words(node.slice, where, None)
+    return next(iter(words)) if words is not None and len(words) == 1 else ""
+
+
+def taken_columns(reader: Reader, node: ast.AST, where: Where) -> Columns | None:
+    """What df[columns] or df.drop(columns=...) leaves, when it is more than a few names written out."""
+    if isinstance(node, ast.Call):
+        dropping = isinstance(node.func, ast.Attribute) and node.func.attr == "drop"
+        found = reader.frame(node, where) if dropping else None
+        return found if found is not None and found.names else None
+    if not isinstance(node, ast.Subscript):
+        return None
+    index = node.slice.elts[1] if isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2 else node.slice
+    if isinstance(index, ast.Constant | ast.Slice | ast.Compare):
+        return None
+    return reader.columns(index, where)
+
+
+LABEL = re.compile(r"^(y|ys|labels?|targets?|y_\w+|\w+_y|train_labels?|outcome)$", re.I)
+INPUT = re.compile(r"^(x|xs|inputs?|features?|feats|x_\w+|\w+_x|data|design|matrix)$", re.I)
+
+
+def directly(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
     for call in script.calls(*SPLITS):
         if len(call.args) < 2:
             continue

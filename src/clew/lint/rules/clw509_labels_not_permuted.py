@@ -11,8 +11,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from clew.lint.index import Def, Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import trail, verb
 from clew.lint.values import Value
 
 LABELS = re.compile(r"^(y|ys|labels?|targets?|train_?y|y_?train|train_labels?|train_targets?)$", re.I)
@@ -34,6 +36,192 @@ def check(script: Script) -> Iterator[Hit]:
     yield from only_inputs(script)
     yield from given_back(script)
     yield from out_of_order(script)
+    yield from shuffled_alone(script)
+    yield from picked_apart(script)
+    yield from sampled_alone(script)
+    yield from sorted_alone(script)
+
+
+def sorted_alone(script: Script) -> Iterator[Hit]:
+    """self.paths = sorted(paths) beside self.labels = labels, where both are handed over together."""
+    for cls in script.module.classes:
+        init = cls.methods.get("__init__")
+        plain = {name: bare_param(init, defs) for name, defs in cls.attrs.items()} if init is not None else {}
+        for name, defs in cls.attrs.items() if init is not None else ():
+            value = defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else None
+            if not isinstance(value, ast.Call) or verb(value) not in ("sorted", "sort") or len(value.args) != 1:
+                continue
+            given = text(value.args[0])
+            kind = LABELS.match(name) or PATHS.match(name) or INPUTS.match(name)
+            if init is None or not kind or given not in init.params:
+                continue
+            for other, param in plain.items():
+                pair = LABELS.match(other) if not LABELS.match(name) else PATHS.match(other) or INPUTS.match(other)
+                if param and pair and param != given:
+                    yield Hit(defs[0].node, f"{name} is sorted by itself, and {other}, which goes with it, is not.")
+
+
+def bare_param(init: Scope | None, defs: list[Def]) -> str:
+    """labels of `self.labels = labels`, also as list(labels)"""
+    value = defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else None
+    if (
+        isinstance(value, ast.Call)
+        and text(value.func) in ("list", "np.array", "torch.tensor")
+        and len(value.args) == 1
+    ):
+        value = value.args[0]
+    return value.id if isinstance(value, ast.Name) and init is not None and value.id in init.params else ""
+
+
+def picked_apart(script: Script) -> Iterator[Hit]:
+    """x[order[i:j]] beside y[i:j], x[perm] beside y[other_perm]."""
+    for scope in script.module.scopes:
+        taken: dict[bool, list[tuple[ast.Subscript, frozenset[int]]]] = {True: [], False: []}
+        for node in script.module.nodes.get(ast.Subscript, []):
+            name = text(node.value).rsplit(".", 1)[-1]
+            kind = True if INPUTS.match(name) else False if LABELS.match(name) else None
+            if kind is None or script.scope(node) is not scope or isinstance(node.ctx, ast.Store):
+                continue
+            taken[kind].append((node, drawn(script, node.slice)))
+        for x, first in taken[True]:
+            for y, second in taken[False]:
+                near = script.statement(x) is script.statement(y)
+                sliced = near and not second and isinstance(y.slice, ast.Slice) and y.slice.lower is not None
+                if (
+                    first
+                    and (sliced or (second and first.isdisjoint(second)))
+                    and not any(first & other for _, other in taken[False])
+                ):
+                    yield Hit(y, f"{text(y.value)} is taken in another order than {text(x.value)}, which goes with it.")
+                    break
+
+
+def drawn(script: Script, node: ast.expr) -> frozenset[int]:
+    """The draws of an order that an index comes from."""
+    found = set()
+    if isinstance(node, ast.Name | ast.Subscript | ast.Call):
+        for step in trail(script, node, script.where(node), steps=25):
+            if verb(step.node) in ("permutation", "randperm"):
+                found.add(id(step.node))
+    return frozenset(found)
+
+
+def sampled_alone(script: Script) -> Iterator[Hit]:
+    """X = df.drop(columns="y").sample(frac=1), and y = df["y"] in its own order."""
+    for call in script.calls("sample"):
+        share = script.arg(call, -1, "frac")
+        statement = script.statement(call)
+        if share is None or script.constant(share) not in (1, 1.0) or not isinstance(statement, ast.Assign):
+            continue
+        scope = script.scope(call)
+        base, name = frame_of(call), text(statement.targets[0])
+        if not base or base == name or not INPUTS.match(name):
+            continue
+        for other, defs in scope.defs.items():
+            same = [
+                made for made in defs if made.how == "=" and isinstance(made.value, ast.AST) and LABELS.match(other)
+            ]
+            for made in same:
+                if (
+                    base in {part.id for part in ast.walk(made.value) if isinstance(part, ast.Name)}
+                    and not any(
+                        isinstance(part, ast.Call) and verb(part) in ("sample", "loc") for part in ast.walk(made.value)
+                    )
+                    and f"{name}.index" not in ast.unparse(made.value)
+                ):
+                    yield Hit(call, f"{name} is shuffled and {other}, which goes with it, keeps the order of {base}.")
+
+
+def frame_of(call: ast.Call) -> str:
+    at: ast.AST = call
+    while isinstance(at, ast.Call | ast.Attribute | ast.Subscript):
+        at = at.func if isinstance(at, ast.Call) else at.value
+    return at.id if isinstance(at, ast.Name) else ""
+
+
+def shuffled_alone(script: Script) -> Iterator[Hit]:
+    """np.random.shuffle(X), rng.shuffle(paths), X = rng.permutation(X), and its partner y left as it was."""
+    for scope in script.module.scopes:
+        for call in scope.calls:
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else text(call.func)
+            if name not in ("shuffle", "permutation") or len(call.args) != 1 or not moves(script, call):
+                continue
+            what = text(call.args[0])
+            statement = script.statement(call)
+            if name == "permutation" and not renamed(statement, what):
+                continue
+            if name == "shuffle" and not isinstance(statement, ast.Expr):
+                continue
+            partner = partner_of(script, scope, what, call)
+            if partner and not also_moved(scope, partner):
+                yield Hit(call, f"{what} is put into another order and {partner}, which goes with it, is not.")
+
+
+def moves(script: Script, call: ast.Call) -> bool:
+    """Whether a call surely shuffles rows by chance: of numpy, random, or a generator of either."""
+    dotted = script.dotted(call.func)
+    if dotted:
+        return dotted in ("numpy.random.shuffle", "random.shuffle", "numpy.random.permutation")
+    base = call.func.value if isinstance(call.func, ast.Attribute) else None
+    values = script.value(base) if base is not None else ()
+    return all(value.name.startswith(("numpy.random.", "random.Random")) for value in values) and bool(values)
+
+
+def renamed(statement: ast.AST, what: str) -> bool:
+    """X = permutation(X)"""
+    return (
+        isinstance(statement, ast.Assign)
+        and text(statement.targets[0]) == what
+        and isinstance(statement.value, ast.Call)
+    )
+
+
+def partner_of(script: Script, scope: Scope, what: str, call: ast.Call) -> str:
+    """What was loaded together with an array, or is used beside it: y of `X, y = load()`."""
+    last = what.rsplit(".", 1)[-1]
+    order = script.where(call).order
+    for made in [*scope.defs.get(what, []), *attr_defs(script, scope, what)]:
+        value = made.value
+        if made.how not in ("=", "param") or (made.where.order > order and "." not in what):
+            continue
+        for other, held in scope.defs.items():
+            paired = other != what and any(one.value is value and one.path and made.path for one in held)
+            if paired and LABELS.match(other) and used_after(script, scope, other, order):
+                return other
+    input_like = INPUTS.match(last) or PATHS.match(last)
+    for other in (*scope.defs, *attributes(script, scope)) if input_like else ():
+        if LABELS.match(other.rsplit(".", 1)[-1]) and other != what and beside(script, other, what, 0):
+            return other
+    return ""
+
+
+PATHS = re.compile(
+    r"^(paths?|files?|filenames?|texts?|sentences|samples|images?_?paths?|docs|rows|sequences|seqs)$", re.I
+)
+
+
+def attr_defs(script: Script, scope: Scope, what: str) -> list[Def]:
+    cls = script.class_of(scope)
+    return cls.attrs.get(what.split(".", 1)[1], []) if cls is not None and what.startswith(f"{scope.me}.") else []
+
+
+def attributes(script: Script, scope: Scope) -> list[str]:
+    cls = script.class_of(scope)
+    return [f"{scope.me}.{name}" for name in cls.attrs] if cls is not None and scope.me else []
+
+
+def used_after(script: Script, scope: Scope, name: str, order: int) -> bool:
+    return any(script.where(node).order > order for node in script.loads(name) if script.scope(node) is scope)
+
+
+def also_moved(scope: Scope, name: str) -> bool:
+    """Whether the partner is put into another order too, in any way that is in sight."""
+    for call in scope.calls:
+        last = call.func.attr if isinstance(call.func, ast.Attribute) else text(call.func)
+        if last in ("shuffle", "permutation", "set_state", "seed") and any(text(arg) == name for arg in call.args):
+            return True
+    again = [made for made in scope.defs.get(name, []) if made.how == "="]
+    return len(again) > 1
 
 
 def drawn_twice(script: Script) -> Iterator[Hit]:
@@ -128,7 +316,9 @@ def only_inputs(script: Script) -> Iterator[Hit]:
                 continue
             for made in defs:
                 value = made.value
-                if made.how != "=" or made.path or not isinstance(value, ast.Subscript) or text(value.value) != name:
+                if made.how != "=" or made.path or not isinstance(value, ast.Subscript):
+                    continue
+                if not INPUTS.match(text(value.value).rsplit(".", 1)[-1]):
                     continue
                 order = value.slice
                 if isinstance(order, ast.Name) and order_of(script, order) and uses(script, order.id) == 1:
@@ -183,7 +373,7 @@ def uses(script: Script, name: str) -> int:
 
 def beside(script: Script, labels: str, inputs: str, order: int) -> bool:
     """Whether both are used together after the permutation."""
-    if not LABELS.match(labels):
+    if not LABELS.match(labels.rsplit(".", 1)[-1]):
         return False
     for node in script.module.up:
         if isinstance(node, ast.Tuple | ast.Call) and script.where(node).order > order:

@@ -16,18 +16,35 @@ from collections.abc import Iterator
 from clew.lint.data import loaders
 from clew.lint.index import Class, Scope
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script, text
+from clew.lint.script import Hit, Script
 
 
-@rule("CLW510", "numpy-random-in-workers", "data.worker_rng", "likely", "random default_rng RandomState")
+@rule(
+    "CLW510", "numpy-random-in-workers", "data.worker_rng", "likely", "random default_rng RandomState Random Generator"
+)
 def check(script: Script) -> Iterator[Hit]:
-    if script.mentions("worker_init_fn", "seed_worker", "get_worker_info", "seed_everything"):
+    seeds = any(word.arg == "worker_init_fn" for call in script.calls("DataLoader") for word in call.keywords)
+    if seeds or any(script.calls("get_worker_info", "seed_everything")):
         return
     made = list(loaders(script))
     parallel = any(works(script, call) for call, _ in made)
     if made and not parallel:
         return
     for cls in script.module.classes:
+        if parallel and "__call__" in cls.methods and not is_dataset(script, cls):
+            held = next(
+                (
+                    one
+                    for one in cls.methods["__call__"].calls
+                    if isinstance(one.func, ast.Attribute) and made_before(script, one.func.value)
+                ),
+                None,
+            )
+            if held is not None:
+                yield Hit(
+                    held, "where workers make examples, each has a copy of this generator in the same state.", "look"
+                )
+            continue
         own, shared = draws(script, cls)
         if (own is None and shared is None) or not is_dataset(script, cls):
             continue
@@ -85,14 +102,21 @@ def draws(script: Script, cls: Class) -> tuple[ast.Call | None, ast.Call | None]
 
 def made_before(script: Script, node: ast.expr) -> bool:
     """A numpy generator kept on self or made on import."""
-    if not isinstance(node, ast.Attribute | ast.Name) or not text(node).lower().endswith(
-        ("rng", "random", "rs", "state", "generator", "gen")
-    ):
+    if not isinstance(node, ast.Attribute | ast.Name):
         return False
     values = script.value(node)
     return all(
-        value.name in ("numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator")
+        value.name in GENERATORS
         and value.where is not None
         and (value.where.block.scope.kind == "module" or value.where.block.scope.name == "__init__")
         for value in values
     )
+
+
+GENERATORS = (
+    "numpy.random.default_rng",
+    "numpy.random.RandomState",
+    "numpy.random.Generator",
+    "random.Random",
+    "torch.Generator",
+)

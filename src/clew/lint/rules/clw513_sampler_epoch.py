@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 
 from clew.lint.data import dataset_name, kept_as
+from clew.lint.index import Block
+from clew.lint.model import Related
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import training
@@ -20,10 +22,11 @@ HELD_OUT = re.compile(r"val|test|eval|dev", re.IGNORECASE)
 FRAMEWORKS = ("LightningModule", "Accelerator", "Fabric", "set_epoch", "Trainer")
 
 
-@rule("CLW513", "sampler-without-epoch", "data.not_shuffled", "certain", "DistributedSampler")
+@rule("CLW513", "sampler-without-epoch", "data.not_shuffled", "certain", "DistributedSampler backward")
 def check(script: Script) -> Iterator[Hit]:
     if script.mentions(*FRAMEWORKS):
         return
+    yield from from_elsewhere(script)
     if not any(loop.has("backward") for loop in training(script).loops()):
         return
     for call, _ in script.calls_to("torch.utils.data.", "DistributedSampler"):
@@ -34,6 +37,44 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         if not passed_on(script, name):
             yield Hit(call, "set_epoch is never called: every epoch deals the same order.")
+
+
+def from_elsewhere(script: Script) -> Iterator[Hit]:
+    """A loop over a loader that another function made with a DistributedSampler, which nobody tells the epoch."""
+    for loop in training(script).training():
+        node = loop.block.node
+        if not isinstance(node, ast.For) or not repeated(script, loop.block):
+            continue
+        for value in script.value(unwrapped(node.iter)):
+            if not value.name.endswith(".DataLoader") or value.where is None:
+                continue
+            home = value.where.block.scope.module
+            given = Script.arg(value.node, 3, "sampler")
+            made = script.values.value(given, value.where, None) if given is not None else ()
+            if home is script.module and "DistributedSampler" in script.module.names:
+                continue  # that is seen where it is made
+            for held in made:
+                shuffle = Script.arg(held.node, 3, "shuffle") if isinstance(held.node, ast.Call) else None
+                fixed = isinstance(shuffle, ast.Constant) and shuffle.value is False
+                if held.name.endswith(".DistributedSampler") and not fixed and "set_epoch" not in home.names:
+                    related = (Related(home.path, value.node.lineno, "the sampler goes into the loader here"),)
+                    says = (
+                        "set_epoch is never called on the loader's DistributedSampler: every epoch has the same order."
+                    )
+                    yield Hit(node, says, related=related)
+
+
+def unwrapped(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Call) and text(node.func).rsplit(".", 1)[-1] in ("tqdm", "enumerate") and node.args:
+        node = node.args[0]
+    return node
+
+
+def repeated(script: Script, block: Block) -> bool:
+    """Whether a loop over batches runs again for every epoch, here or by its callers."""
+    if len(block.loops()) > 1:
+        return True
+    return any(where.block.loops() for _, where in script.project.callers(block.scope))
 
 
 def passed_on(script: Script, name: str) -> bool:

@@ -9,12 +9,16 @@ Fix: shuffle=False.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from clew.lint.data import HELD_OUT, TRAIN, loaders
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import root
+
+LABELS = ("targets", "labels", "y", "ys", "samples", "imgs", "classes_", "label", "df", "frame", "ids", "filenames")
 
 
 @rule("CLW516", "validation-shuffled", "data.train_val_mismatch", "look", "DataLoader")
@@ -22,24 +26,63 @@ def check(script: Script) -> Iterator[Hit]:
     for call, name in loaders(script):
         last = name.rsplit(".", 1)[-1]
         shuffle = script.arg(call, 2, "shuffle")
-        if not HELD_OUT.search(last) or TRAIN.search(last) or shuffle is None or script.constant(shuffle) is not True:
+        if shuffle is None or script.constant(shuffle) is not True:
             continue
-        if by_position(script, name, call) or cut_short(script, name):
+        matched = by_position(script, name, call)
+        data = text(script.arg(call, 0, "dataset")).rsplit(".", 1)[-1]
+        said = next((word for word in (last, data) if HELD_OUT.search(word) and not TRAIN.search(word)), "")
+        if not said and not (matched and predicts(script, call) and not TRAIN.search(f"{last} {data}")):
+            continue
+        if matched or cut_short(script, name):
             fix = Fix("keep the order", False, (script.replace(shuffle, "False"),))
-            yield Hit(shuffle, f"{last} is shuffled, and its batches are matched by position or cut short.", fix=fix)
+            why = "predictions are matched with labels by position" if matched else "only some of its batches are read"
+            cause = "data.labels_misaligned" if matched else ""
+            yield Hit(shuffle, f"{said or last} is shuffled, and {why}.", fix=fix, cause=cause)
+
+
+def predicts(script: Script, call: ast.Call) -> bool:
+    """Whether the function only reads the data: nothing trains in it."""
+    return not any(
+        isinstance(one.func, ast.Attribute) and one.func.attr in ("backward", "step", "fit")
+        for one in script.scope(call).calls
+    )
 
 
 def by_position(script: Script, name: str, call: ast.Call) -> bool:
-    """Whether predictions are put beside the data set itself."""
+    """Whether labels or names are read off the data set itself, in its own order, where the loader is made or used."""
     data = script.arg(call, 0, "dataset")
     said = text(data)
-    if not said:
-        return False
+    scope = script.scope(call)
+    sources = {said, f"{name}.dataset"} - {""}
+    for node in script.module.up:
+        read = isinstance(node, ast.Attribute) and node.attr in LABELS and text(node.value) in sources
+        if read and (script.scope(node) is scope or script.class_of(scope) is not None):
+            return True
+    arrays = given_arrays(script, data)
+    # The arrays that the data set was made of, compared with what came out of the loader.
+    for other in scope.calls if arrays else ():
+        last = text(other.func).rsplit(".", 1)[-1]
+        if METRIC.search(last) and any(text(arg) in arrays for arg in other.args):
+            return True
     return any(
-        isinstance(node.value, ast.Name | ast.Attribute)
-        and text(node.value) in (f"{said}.targets", f"{said}.labels", f"{name}.dataset.targets")
-        for node in script.module.nodes.get(ast.Subscript, [])
+        isinstance(node.left, ast.Name)
+        and isinstance(node.comparators[0], ast.Name)
+        and {node.left.id, node.comparators[0].id} & arrays
+        for node in script.module.nodes.get(ast.Compare, [])
+        if arrays and script.scope(node) is scope and isinstance(node.ops[0], ast.Eq)
     )
+
+
+def given_arrays(script: Script, data: object) -> set[str]:
+    """y of TensorDataset(x, y) or of a data set of the project."""
+    if isinstance(data, ast.Name):
+        defs = script.defs(data.id, script.scope(data))
+        data = defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else None
+    args = data.args[1:] if isinstance(data, ast.Call) and text(data.func).rsplit(".", 1)[-1][:1].isupper() else []
+    return {root(arg) for arg in args} - {""}
+
+
+METRIC = re.compile(r"_score$|_matrix$|_report$|^accuracy|^(mean|root)_|_error$|_loss$|^(mse|mae|rmse|auc|f1)$", re.I)
 
 
 def cut_short(script: Script, name: str) -> bool:

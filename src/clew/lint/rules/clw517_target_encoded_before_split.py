@@ -9,18 +9,29 @@ Fix: split first, compute the table on the training part, and map it onto both.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.data import Split, helper, splits
+from clew.lint.divide import divided, divisions, element
 from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import trail
 from clew.lint.values import argument, default_of
 
 
-@rule("CLW517", "target-encoded-before-split", "data.leak_target", "likely", "train_test_split")
+@rule("CLW517", "target-encoded-before-split", "data.leak_target", "likely", "groupby train_test_split")
 def check(script: Script) -> Iterator[Hit]:
+    seen: set[int] = set()
+    for hit in (*directly(script), *followed(script)):
+        if hit.node.lineno not in seen:
+            seen.add(hit.node.lineno)
+            yield hit
+
+
+def directly(script: Script) -> Iterator[Hit]:
     for split in splits(script):
         columns = targets(script, split)
         for target, value, where in script.module.subscript_sets:
@@ -33,6 +44,51 @@ def check(script: Script) -> Iterator[Hit]:
                 line = split.call.lineno
                 says = f"averages {found!r}, the target, over all rows, and line {line} splits them afterwards."
                 yield Hit(script.statement(target), says)
+
+
+def followed(script: Script) -> Iterator[Hit]:
+    """The same in a function of the project, or before any other way of dividing rows."""
+    columns = {
+        name
+        for scope in script.module.scopes
+        for label, defs in scope.defs.items()
+        if LABEL.match(label)
+        for made in defs
+        for name in taken(script, made)
+    }
+    for division in divisions(script) if columns else ():
+        stop = divided(script)
+        for step in (one for row in division.rows for one in trail(script, row, division.where, stop)):
+            node = step.node
+            if not isinstance(node, ast.Subscript) or not by_groups(node.value):
+                continue
+            name = script.at_home(step.where).constant(node.slice)
+            if name in columns:
+                line = division.node.lineno
+                yield Hit(
+                    step.via, f"averages {name!r}, the target, over all rows, and line {line} divides them afterwards."
+                )
+                break
+
+
+def taken(script: Script, made: Any) -> Iterator[str]:
+    """The columns that labels are taken from: y = df["price"], y = train.pop("price")."""
+    value = element(made.value, made.path) if made.how == "=" else None
+    for part in ast.walk(value) if isinstance(value, ast.AST) else ():
+        given: Any = part.slice if isinstance(part, ast.Subscript) else None
+        if (
+            isinstance(part, ast.Call)
+            and isinstance(part.func, ast.Attribute)
+            and part.func.attr == "pop"
+            and part.args
+        ):
+            given = part.args[0]
+        name = script.constant(given) if isinstance(given, ast.Constant | ast.Name) else None
+        if isinstance(name, str):
+            yield name
+
+
+LABEL = re.compile(r"^(y|ys|labels?|targets?|y_\w+|\w+_y)$", re.I)
 
 
 def targets(script: Script, split: Split) -> set[str]:

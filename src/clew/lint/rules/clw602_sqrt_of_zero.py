@@ -9,6 +9,7 @@ Fix: torch.sqrt(x + eps).
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from clew.lint.data import helper
@@ -23,7 +24,8 @@ BELOW = ("mse_loss", "var", "square")
 
 @rule("CLW602", "sqrt-of-zero", "num.div_by_zero", "look", "sqrt")
 def check(script: Script) -> Iterator[Hit]:
-    if not script.mentions("backward", "training_step"):
+    told = script.mentions("backward", "training_step")
+    if not told and not any(LOSS.search(scope.name) for scope in script.module.scopes):
         return
     for call in script.calls("sqrt"):
         dotted = script.dotted(call.func)
@@ -55,7 +57,7 @@ def squares(node: object, name: str) -> bool:
     return (
         name in ("sum", "mean")
         and isinstance(node, ast.Call)
-        and "** 2" in ast.unparse(node)
+        and any(word in ast.unparse(node) for word in ("** 2", ".pow(2)", ".square()", "square("))
         and "+ 1e" not in ast.unparse(node)
         and "eps" not in ast.unparse(node)
     )
@@ -66,12 +68,38 @@ def reaches_loss(script: Script, call: ast.Call) -> bool:
     statement = script.statement(call)
     if isinstance(statement, ast.Return) and called_for_loss(script, script.scope(call)):
         return True
+    if isinstance(statement, ast.Return | ast.Assign) and feeds(script, script.scope(call)):
+        return True
     targets = {target.id for target in getattr(statement, "targets", []) if isinstance(target, ast.Name)}
     return any(
         call in set(ast.walk(end.node))
         or (isinstance(end.node, ast.Name) and end.node.id in targets and end.where.block.scope is script.scope(call))
         for end in ends(script)
     )
+
+
+def feeds(script: Script, scope: Scope, deep: int = 3) -> bool:
+    """Whether a function of the program computes a loss, or is called by one that does, or by the loop that steps."""
+    if scope.kind != "function" or scope.name == "__init__":
+        return False
+    if scope.cls is not None and scope.name in ("forward", "__call__"):
+        return bool(LOSS.search(scope.cls.name))
+    if LOSS.search(scope.name) and scope.returns and scope.cls is None:
+        return True
+    for call, where in script.project.callers(scope) if deep else ():
+        if script.at_home(where).grad_off(where) is not None or METRIC.search(where.block.scope.name):
+            continue
+        kept = script.at_home(where).statement(call)
+        named = kept.targets[0] if isinstance(kept, ast.Assign) else None
+        if isinstance(named, ast.Name) and LOSS.search(named.id):
+            return True
+        if feeds(script, where.block.scope, deep - 1):
+            return True
+    return False
+
+
+LOSS = re.compile(r"loss|objective|criterion|penalty|stress|energy", re.I)
+METRIC = re.compile(r"metric|eval|rmse|report|valid|test", re.I)
 
 
 def called_for_loss(script: Script, scope: Scope) -> bool:

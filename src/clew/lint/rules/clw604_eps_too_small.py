@@ -11,8 +11,10 @@ Fix: 1e-6 or larger, or compute in single precision.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.values import default_of
 
 SMALLEST = 6e-8
 
@@ -20,6 +22,7 @@ SMALLEST = 6e-8
 @rule("CLW604", "eps-too-small", "num.low_precision", "likely", "half float16")
 def check(script: Script) -> Iterator[Hit]:
     yield from added(script)
+    yield from given(script)
     yield from in_optimizer(script)
 
 
@@ -32,6 +35,57 @@ def added(script: Script) -> Iterator[Hit]:
         operand = script.operand(call)
         if given is not None and tiny(given) and operand is not None and halved(script, operand):
             yield Hit(given, "is zero in float16, whose smallest positive number is about 6e-8.")
+
+
+def given(script: Script) -> Iterator[Hit]:
+    """An eps for the modules of a model that is put into half precision: as an argument or a default."""
+    halves = any(
+        isinstance(call.func, ast.Attribute) and whole(script, call.func.value) for call in script.calls("half")
+    ) or any(
+        isinstance(call.func, ast.Attribute)
+        and any(script.dotted(arg) in ("torch.float16", "torch.half") for arg in types_of(call))
+        and whole(script, call.func.value)
+        for call in script.calls("to")
+    )
+    if not halves:
+        return
+    for cls in script.module.classes:
+        init = cls.methods.get("__init__")
+        if init is None or not script.is_module(cls):
+            continue
+        for name in init.params:
+            default = default_of(init, name) if "eps" in name.lower() else None
+            if default is not None and tiny(default):
+                yield Hit(default, "is zero in float16, which this model is put into: it guards nothing.")
+        for call in init.calls:
+            eps = script.arg(call, -1, "eps")
+            if eps is not None and tiny(eps):
+                yield Hit(eps, "is zero in float16, which this model is put into: it guards nothing.")
+        for method in cls.methods.values():
+            yield from guarded(script, method)
+
+
+def guarded(script: Script, method: Scope) -> Iterator[Hit]:
+    """x / (norm + 1e-8) in a forward whose input is in half precision."""
+    if any(isinstance(call.func, ast.Attribute) and call.func.attr in ("float", "double") for call in method.calls):
+        return
+    for node in ast.walk(method.node):
+        small = node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else None
+        if small is not None and tiny(small) and script.scope(small) is method:
+            yield Hit(small, "is zero in float16, which this model is put into: it guards nothing.")
+
+
+def types_of(call: ast.Call) -> list[ast.expr]:
+    given = [*call.args, *(word.value for word in call.keywords)]
+    return [arg for arg in given if isinstance(arg, ast.Attribute)]
+
+
+def whole(script: Script, node: ast.AST) -> bool:
+    """Whether a network of the project is meant, and not a tensor."""
+    return any(
+        value.kind == "instance" and value.cls is not None and script.is_module(value.cls)
+        for value in script.value(node)
+    )
 
 
 def tiny(node: ast.AST) -> bool:

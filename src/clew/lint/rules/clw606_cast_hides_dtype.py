@@ -10,8 +10,11 @@ Fix: cast the targets to the type of the predictions.
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from clew.lint.data import example_of
+from clew.lint.flow import reaching
+from clew.lint.index import Where
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
@@ -19,11 +22,16 @@ from clew.lint.script import Hit, Script
 INTEGERS = ("long", "int", "short", "byte")
 
 
-@rule("CLW606", "cast-hides-dtype", "data.labels_wrong_range", "likely", "long int byte short")
+@rule("CLW606", "cast-hides-dtype", "data.labels_wrong_range", "likely", "long int byte short astype to_numpy")
 def check(script: Script) -> Iterator[Hit]:
     for loss in loss_calls(script):
         if loss.wants in ("values", "probabilities", "binary logits") and cast(loss.target):
             yield Hit(loss.target, f"{loss.name} regresses on these targets, and the cast cuts their fractions off.")
+        elif loss.wants == "values" and loss.target is not None:
+            node = whole_numbers(script, loss.target, script.where(loss.node))
+            if node is not None:
+                says = f"{loss.name} regresses on what is cut to whole numbers here, and turned into fractions after."
+                yield Hit(node, says, "look")
         elif loss.wants == "logits" and cast(loss.target) and fractions(script, loss.target):
             yield Hit(loss.target, "these targets are fractions, and the cast turns all of them into class 0.")
         if cast(loss.prediction):
@@ -42,6 +50,35 @@ def cast(node: object) -> bool:
         and node.func.attr in INTEGERS
         and not node.args
     )
+
+
+def whole_numbers(script: Script, node: Any, where: Where, deep: int = 8) -> ast.AST | None:
+    """The cast to integers that a target of real numbers went through."""
+    if deep == 0:
+        return None
+    if isinstance(node, ast.Name):
+        scope = where.block.scope
+        while node.id not in scope.defs and scope.parent is not None:
+            scope = scope.parent
+            where = Where(scope.body, 1 << 60)
+        held = reaching(scope.defs[node.id], where) if node.id in scope.defs else []
+        made = held[0] if len(held) == 1 and held[0].how == "=" and not held[0].path else None
+        return whole_numbers(script, made.value, made.where, deep - 1) if made is not None else None
+    if isinstance(node, ast.Subscript):
+        return whole_numbers(script, node.value, where, deep - 1)
+    if not isinstance(node, ast.Call):
+        return None
+    func = node.func
+    if isinstance(func, ast.Attribute) and func.attr in ("astype", "to_numpy"):
+        kinds = [ast.unparse(arg).strip("'\"") for arg in (*node.args, *(word.value for word in node.keywords))]
+        if any(kind.rsplit(".", 1)[-1] in WHOLE for kind in kinds):
+            return node if node in script.module.up else None
+    inner = func.value if isinstance(func, ast.Attribute) and not script.dotted(func) else None
+    given = inner if inner is not None else node.args[0] if node.args else None
+    return whole_numbers(script, given, where, deep - 1) if given is not None else None
+
+
+WHOLE = ("int", "int64", "int32", "int16", "int8", "uint8", "long")
 
 
 def fractions(script: Script, node: ast.Call) -> bool:

@@ -21,7 +21,7 @@ from clew.lint.values import argument
 CARE = ("GradScaler", "autocast", "deepspeed", "apex", "FP16_Optimizer", "amp")
 
 
-@rule("CLW607", "half-model-training", "num.low_precision", "likely", "half float16")
+@rule("CLW607", "half-model-training", "num.low_precision", "look", "half float16")
 def check(script: Script) -> Iterator[Hit]:
     if script.mentions(*CARE) or not script.mentions("backward"):
         return

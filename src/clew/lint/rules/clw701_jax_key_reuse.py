@@ -9,12 +9,14 @@ Fix: key, sub = jax.random.split(key) before each draw.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from clew.lint.flow import apart
-from clew.lint.index import Scope
+from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
+from clew.lint.values import argument
 
 NOT_DRAWS = (
     "split",
@@ -63,6 +65,127 @@ def reused(script: Script, scope: Scope) -> Iterator[Hit]:
                 )
             elif loops_on(script, scope, name, call):
                 yield Hit(call, f"{name} is the same in every turn of the loop: every draw gives the same numbers.")
+    yield from handed_on(script, scope, draws)
+
+
+def handed_on(script: Script, scope: Scope, draws: dict[str, list[ast.Call]]) -> Iterator[Hit]:
+    """A key that goes into a function, a model's init or its rngs, twice or in every turn of a loop."""
+    spent: dict[str, list[tuple[ast.Call, ast.Name]]] = {}
+    for call in sorted(scope.calls, key=lambda one: (one.lineno, one.col_offset)):
+        for node in keys_in(script, scope, call):
+            spent.setdefault(node.id, []).append((call, node))
+    said: set[int] = set()
+    for name, uses in spent.items():
+        for at, (call, node) in enumerate(uses):
+            if call.lineno in said:
+                continue
+            if turns(script, scope, name, call, node):
+                said.add(call.lineno)
+                yield Hit(node, f"{name} is the same in every turn of the loop: every draw gives the same numbers.")
+                continue
+            other = [first for first in (*draws.get(name, []), *(pair[0] for pair in uses[:at])) if first is not call]
+            before = next((one for one in other if together(script, scope, name, one, call)), None)
+            # A target network is given the weights of the other one by starting it from the same key.
+            if before is not None and text(before.func) != text(call.func):
+                said.add(call.lineno)
+                yield Hit(node, f"{name} was used on line {before.lineno} already: both give the same numbers.")
+
+
+def together(script: Script, scope: Scope, name: str, first: ast.Call, second: ast.Call) -> bool:
+    if (first.lineno, first.col_offset) >= (second.lineno, second.col_offset):
+        return False
+    return not renewed(script, scope, name, first, second) and not apart(
+        script.where(first).block, script.where(second).block.chain()
+    )
+
+
+def keys_in(script: Script, scope: Scope, call: ast.Call) -> Iterator[ast.Name]:
+    """Keys that a call takes and will draw from: handed to a function that draws, to init, or as rngs."""
+    dotted = script.dotted(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else ""
+    if dotted.startswith(("jax.", "builtins.")):
+        return
+    last = call.func.attr if isinstance(call.func, ast.Attribute) else text(call.func)
+    given = [*call.args, *(word.value for word in call.keywords)]
+    for arg in given:
+        parts = arg.values if isinstance(arg, ast.Dict) else [arg]
+        for part in parts:
+            if not isinstance(part, ast.Name) or part.id not in scope.defs or not is_key(script, part):
+                continue
+            if isinstance(arg, ast.Dict) or last in ("init", "init_with_output"):
+                yield part
+                continue
+            for value in script.value(call.func):
+                func = value.func if value.kind == "function" else None
+                if func is not None and draws_from(script, func, call, part):
+                    yield part
+
+
+def draws_from(script: Script, func: Scope, call: ast.Call, node: ast.Name) -> bool:
+    """Whether a function of the project draws from the parameter that a key is handed to, unless it folds another
+    number in."""
+    name = next((name for name in func.params if argument(call, func, name) is node), "")
+    home = script.at_home(Where(func.body, 0))
+    scopes = [func, *func.children, *(inner for child in func.children for inner in child.children)]
+    drawn = False
+    for inner in (one for scope in scopes for one in scope.calls):
+        given = [*inner.args, *(word.value for word in inner.keywords)]
+        given += [part for arg in given if isinstance(arg, ast.Dict) for part in arg.values]
+        if not name or not any(isinstance(arg, ast.Name) and arg.id == name for arg in given):
+            continue
+        last = inner.func.attr if isinstance(inner.func, ast.Attribute) else text(inner.func)
+        if last == "fold_in":
+            return False
+        drawn = (
+            drawn or last in ("init", "apply", "apply_fn", "split") or home.dotted(inner.func).startswith("jax.random.")
+        )
+    return drawn
+
+
+def is_key(script: Script, node: ast.Name) -> bool:
+    """Whether a name surely holds a jax key: made or split off here, or a parameter that is called like one."""
+    for made in script.scope(node).defs.get(node.id, []):
+        if made.how == "param":
+            known = bool(KEY.search(node.id)) and script.mentions("jax")
+        else:
+            call = made.value if made.how == "=" and isinstance(made.value, ast.Call) else None
+            known = call is not None and (script.dotted(call.func) in MAKES or split_off(script, call))
+        if not known:
+            return False
+    return True
+
+
+def split_off(script: Script, node: ast.Call) -> bool:
+    """next_rng_key(), or a project's own function that splits."""
+    return any(
+        value.kind == "function" and value.func is not None and "split" in ast.unparse(value.func.node)
+        for value in script.value(node.func)
+    )
+
+
+def turns(script: Script, scope: Scope, name: str, call: ast.Call, node: ast.Name) -> bool:
+    """Whether a call runs again with the same key: in a loop, or in a comprehension, that does not make a new one."""
+    at: ast.AST | None = node
+    while isinstance(at, ast.expr):
+        at = script.parent(at)
+        if isinstance(at, ast.ListComp | ast.GeneratorExp | ast.DictComp):
+            return not any(
+                isinstance(part, ast.Name) and part.id == name for one in at.generators for part in ast.walk(one.target)
+            )
+    return loops_on(script, scope, name, call) and not ends(script, call)
+
+
+def ends(script: Script, call: ast.Call) -> bool:
+    """Whether the loop is left right after the call."""
+    body = script.where(call).block
+    return any(
+        script.where(node).block is body
+        for kind in (ast.Break, ast.Return)
+        for node in script.module.statements.get(kind, [])
+    )
+
+
+KEY = re.compile(r"(^|_)(key|rng|prng)(_|$|\d)|rng_?key", re.I)
+MAKES = ("jax.random.PRNGKey", "jax.random.key", "jax.random.split", "jax.random.fold_in")
 
 
 def renewed(script: Script, scope: Scope, name: str, first: ast.Call, second: ast.Call) -> bool:

@@ -9,11 +9,14 @@ Fix: x = x.at[i].set(v).
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
+from clew.lint.index import Where
 from clew.lint.jitted import traced
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
+from clew.lint.trail import Step, said_by, trail
 
 
 @rule("CLW703", "jax-inplace", "train.inplace_corruption", "certain", "jax jnp")
@@ -27,6 +30,7 @@ def check(script: Script) -> Iterator[Hit]:
         name = target.value.id
         values = script.value(target.value)
         made = all(one.kind == "made" and one.name.startswith("jax.numpy.") for one in values)
+        made = made or array(script, target.value, where)
         given = (
             name in params.get(where.block.scope, ())
             and numeric(target.slice)
@@ -46,6 +50,30 @@ def check(script: Script) -> Iterator[Hit]:
                 "certain" if made else "look",
                 fix,
             )
+
+
+def array(script: Script, node: Any, where: Where) -> bool:
+    """Whether a value is a jax array by everything that is in sight: how it was computed, here or by the callers."""
+    found = False
+    for step in trail(script, node, where, stop=lambda step: bool(origin(script, step)), steps=60):
+        kind = origin(script, step)
+        if kind == "other":
+            return False
+        found = found or kind == "jax"
+    return found
+
+
+def origin(script: Script, step: Step) -> str:
+    """`jax` for what a jax function gives, `other` for a numpy array, a list or a dict; "" when it says nothing."""
+    node = step.node
+    if isinstance(node, ast.Dict | ast.List | ast.ListComp | ast.DictComp | ast.Set):
+        return "other"
+    if not isinstance(node, ast.Call):
+        return ""
+    dotted = said_by(script, step)
+    if dotted.startswith(("numpy.", "builtins.", "torch.", "pandas.", "copy.", "collections.")):
+        return "other"
+    return "jax" if dotted.startswith(("jax.numpy.", "jax.random.", "jax.nn.", "jax.lax.")) else ""
 
 
 def numeric(node: ast.AST) -> bool:

@@ -31,6 +31,10 @@ def check(script: Script) -> Iterator[Hit]:
     for held in traced(script):
         for call in held.scope.calls:
             func = call.func
+            if isinstance(func, ast.Attribute) and func.attr in ("item", "tolist") and not call.args:
+                if tracing(script, func.value, held) and not script.dotted(func):
+                    yield Hit(call, f"{func.attr}() needs numbers, and this is a tracer under {held.by}.")
+                continue
             if not isinstance(func, ast.Attribute | ast.Name) or not call.args:
                 continue
             dotted = script.dotted(func)
@@ -43,7 +47,7 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(call, f"{dotted} needs numbers, and the argument is a tracer under {held.by}.")
             elif (
                 dotted in ("builtins.float", "builtins.int")
-                and isinstance(call.args[0], ast.Name)
+                and isinstance(call.args[0], ast.Name | ast.Call | ast.BinOp)
                 and tracing(script, call.args[0], held)
             ):
                 yield Hit(call, f"{dotted[9:]}() needs a number, and the argument is a tracer under {held.by}.")

@@ -43,7 +43,13 @@ def check(script: Script) -> Iterator[Hit]:
         if not isinstance(node.op, ast.Add) or (isinstance(above, ast.BinOp) and not isinstance(above.op, ast.Sub)):
             continue
         where = script.where(node)
-        told = target(node) and (knows_done(where.block.scope) or callers_know(script, where.block.scope))
+        aimed = target(node, where)
+        told = aimed and (knows_done(where.block.scope) or callers_know(script, where.block.scope))
+        if aimed and not told and no_grad_target(script, node) and not uses_flag(node, where, 4):
+            yield Hit(
+                node, "adds the value of the next state to every reward, that of an episode's end included.", "look"
+            )
+            continue
         if (told or (discounted(node) and unread(script, where.block.scope))) and not uses_flag(node, where, 4):
             yield Hit(
                 node,
@@ -51,7 +57,14 @@ def check(script: Script) -> Iterator[Hit]:
             )
 
 
-def target(node: ast.BinOp) -> bool:
+def no_grad_target(script: Script, node: ast.BinOp) -> bool:
+    """Whether a batch of transitions is meant: its parts are asked for by key or by attribute."""
+    reward = node.left if isinstance(node.right, ast.BinOp) else node.right
+    held = reward.value if isinstance(reward, ast.Subscript | ast.Attribute) else None
+    return isinstance(held, ast.Name) and "batch" in held.id.lower() and script.mentions("backward")
+
+
+def target(node: ast.BinOp, where: Where) -> bool:
     """reward + gamma * next value."""
     reward, product = (node.left, node.right) if isinstance(node.right, ast.BinOp) else (node.right, node.left)
     names = words(product)
@@ -60,8 +73,20 @@ def target(node: ast.BinOp) -> bool:
         and isinstance(product.op, ast.Mult)
         and any(REWARD.search(name) for name in words(reward))
         and (any(GAMMA.search(name) for name in names) or discounts(product))
-        and any(NEXT.search(name) for name in names)
+        and (any(NEXT.search(name) for name in names) or from_next(product, where))
     )
+
+
+def from_next(product: ast.BinOp, where: Where) -> bool:
+    """Whether one of the factors was computed from the next observation."""
+    defs = where.block.scope.defs
+    for part in (product.left, product.right):
+        if isinstance(part, ast.Name) and part.id in defs:
+            for made in reaching(defs[part.id], where):
+                plain = made.how == "=" and isinstance(made.value, ast.AST) and not made.path
+                if plain and any(NEXT.search(word) for word in words(made.value)):
+                    return True
+    return False
 
 
 def discounted(node: ast.BinOp) -> bool:
@@ -121,9 +146,9 @@ def discounts(product: ast.AST) -> bool:
 
 def words(node: ast.AST) -> list[str]:
     return [
-        part.id if isinstance(part, ast.Name) else part.attr
+        part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else str(part.value)
         for part in ast.walk(node)
-        if isinstance(part, ast.Name | ast.Attribute)
+        if isinstance(part, ast.Name | ast.Attribute | ast.Constant)
     ]
 
 
@@ -139,6 +164,8 @@ def uses_flag(node: Any, where: Where, deep: int) -> bool:
     scope = where.block.scope
     for part in ast.walk(node):
         name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            name = part.value  # batch["done"]
         if name and FLAG.search(name):
             return True
     for part in ast.walk(node):

@@ -56,6 +56,8 @@ def is_network(script: Script, made: Def) -> bool:
     if made.how != "=" or made.path or not isinstance(made.value, ast.Call | ast.Name | ast.Attribute):
         return False
     values = script.values.value(made.value, made.where, None)
+    if isinstance(made.value, ast.Call) and text(made.value.func) in ("copy.deepcopy", "deepcopy"):
+        return True
     return all(
         value.kind == "instance"
         and (

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clew.observe.taps import autograd, batches, compilers, functions, modules, optimizers, schedules
+from clew.observe.taps import autograd, batches, compilers, functions, makers, modules, optimizers, schedules
 
 if TYPE_CHECKING:
     from clew.observe.hooks import Hooks
 
 
 def install(hooks: Hooks) -> None:
-    for part in (functions, autograd, optimizers, schedules, modules, batches, compilers):
+    for part in (functions, autograd, optimizers, schedules, modules, batches, makers, compilers):
         part.install(hooks, hooks.torch)

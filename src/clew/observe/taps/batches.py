@@ -53,6 +53,9 @@ def _started(hooks: Hooks, loader: Any, iterator: Any) -> None:
     if held is None:
         held = hooks.loaders[loader] = [hooks.loaders_seen, -1]
         hooks.loaders_seen += 1
+        made = hooks.recorder.origins.made(loader)
+        if made is not None:
+            hooks.recorder.origins.loaders[held[0]] = made
     held[1] += 1
     number, epoch = held
     hooks.turns[iterator] = Turn(number, epoch)

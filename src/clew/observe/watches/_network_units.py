@@ -39,11 +39,15 @@ def is_rectifier(node: Any) -> bool:
 def made_by_layer(node: Any) -> bool:
     """Whether a rectifier's input is a weighted sum or its normalised form, and not, say, a margin."""
     fed = inputs(node)
-    for held in way(fed[0] if fed else None, lambda held: bare(held) in MOVES):
+    for held in way(fed[0] if fed else None, lambda held: bare(held) in MOVES or _shifts(held)):
         last = bare(held)
         if any(maker in last for maker in MAKERS):
             return True
     return False
+
+
+def _shifts(node: Any) -> bool:
+    return bare(node) == "Sub" and len(inputs(node)) == 1
 
 
 def unit_axis(node: Any, dimensions: int) -> int:

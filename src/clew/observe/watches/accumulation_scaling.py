@@ -4,8 +4,8 @@ Why it matters: k mean losses that are summed give a gradient k times that of th
 that is a k times higher rate, and every clipping limit is off by the same factor.
 Cannot tell: a learning rate that was tuned with the sum in place.
 Silent when: the loss is divided or multiplied by a constant, summed over examples, different loss terms have a
-backward of their own (a discriminator on real and fake data), batches come from several loaders (one per task), or the
-gradients are rescaled before the step.
+backward of their own (a discriminator on real and fake data), batches come from several loaders or tensors (one per
+task), or the gradients are rescaled before the step. Without a loader, batches count that were picked from one tensor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, Backward, Batch, Clip, LossCall, OptimizerEvent, Saw, Watch, when_sampled
+from clew.observe.hooks import tensors_in
+from clew.observe.watch import (
+    Answer,
+    Backward,
+    Batch,
+    Clip,
+    Forward,
+    LossCall,
+    OptimizerEvent,
+    Saw,
+    Watch,
+    when_sampled,
+)
 from clew.observe.watches._training_values import held_by, total_norm
 from clew.records.clue import Unclear
 from clew.records.place import Place
@@ -35,7 +47,7 @@ class AccumulationScaling(Watch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.summed = False  # the latest loss function was told to sum
-        self.loaders: list[int] = []  # of the batches since the last step
+        self.loaders: list[int] = []  # of the batches since the last step; below zero for one picked by hand
         self.backwards: list[tuple[Place | None, str]] = []
         self.fresh = False
         self.norm = math.nan  # after the latest backward
@@ -49,6 +61,16 @@ class AccumulationScaling(Watch):
         self.fresh = True
         if len(self.loaders) < 512:
             self.loaders.append(event.loader)
+
+    def forward(self, event: Forward) -> None:
+        """A batch that no loader gave, where it is seen which tensor it was picked from."""
+        if event.evaluation or (self.loaders and self.loaders[-1] >= 0):
+            return
+        first = next(iter(tensors_in(event.inputs, torch)), None)
+        source = self.recorder.picked.source_of(first) if first is not None else None
+        if source is not None and first is not None and first.dim() == source.dim() and len(self.loaders) < 512:
+            self.fresh = True
+            self.loaders.append(-id(source))
 
     def loss(self, event: LossCall) -> None:
         self.summed = event.options.get("reduction", "mean") in ("sum", "none")

@@ -20,6 +20,7 @@ from clew.observe.watch import Answer, ModuleCall, Watch
 from clew.observe.watches._loss_graph import MOVES, bare, inputs
 from clew.observe.watches._network_graph import AFFINE, Calls, first_tensor, layer_name, median, readable, way
 from clew.observe.watches._network_units import POOLS, drops
+from clew.observe.watches._where import layer_places
 from clew.records.clue import Reading, Unclear
 from clew.records.place import Place
 
@@ -40,9 +41,9 @@ class ActivationSaturation(Watch):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self.made = Calls()
-        self.pinned: dict[int, tuple[tuple[int, str], float]] = {}
+        self.pinned: dict[int, tuple[tuple[int, str], float, tuple[int, str] | None]] = {}
         self.layers: dict[tuple[int, str], deque[float]] = {}
-        self.places: dict[tuple[int, str], Place | None] = {}
+        self.places: dict[tuple[int, str], tuple[Place, ...]] = {}
         self.calls = 0
 
     def module(self, event: ModuleCall) -> None:
@@ -55,7 +56,8 @@ class ActivationSaturation(Watch):
         if isinstance(event.module, MODULES) and given is not None and given.grad_fn is not None:
             share = pinned_share(given, given.grad_fn)
             if share is not None:
-                self.pinned[int(given.grad_fn._sequence_nr())] = ((event.model, event.name), share)
+                before = self._layer_before(given.grad_fn)
+                self.pinned[int(given.grad_fn._sequence_nr())] = ((event.model, event.name), share, before)
         elif isinstance(event.module, AFFINE) and got is not None and got.grad_fn is not None:
             self._taken_in(got, event.model)
         self.made.note(event, (event.model, event.name))
@@ -70,7 +72,7 @@ class ActivationSaturation(Watch):
             if known is not None and known[0][0] == model:
                 self._note(*known)
             elif before is not None and before[0] == model and share is not None:
-                self._note((model, f"{before[1]} ({bare(node).lower()})".strip()), share)
+                self._note((model, f"{before[1]} ({bare(node).lower()})".strip()), share, before)
             scaled = scaled or drops(node) or bare(node) in POOLS
 
     def _layer_before(self, node: Any) -> tuple[int, str] | None:
@@ -84,11 +86,12 @@ class ActivationSaturation(Watch):
                     return (int(known[0]), str(known[1]))
         return None
 
-    def _note(self, layer: tuple[int, str], share: float) -> None:
+    def _note(self, layer: tuple[int, str], share: float, before: tuple[int, str] | None) -> None:
         if layer in self.layers or len(self.layers) < LAYERS:
             self.layers.setdefault(layer, deque(maxlen=KEPT)).append(share)
             if layer not in self.places:
-                self.places[layer] = self.recorder.place()
+                used = self.recorder.place()
+                self.places[layer] = layer_places(self.recorder, layer, used, before, share > 0.5)
 
     def read(self) -> Answer:
         if not self.calls:
@@ -103,7 +106,10 @@ class ActivationSaturation(Watch):
         worst = max(late, key=lambda layer: late[layer])
         name = layer_name(self.recorder, worst)
         reading = Reading(largest_share_of_pinned_values=late[worst], layer=name, layers=len(late))
-        return reading.at((self.places[worst] or Place())._replace(module=name)) if late[worst] > 0.5 else reading
+        if late[worst] <= 0.5:
+            return reading
+        first, *rest = self.places[worst] or (Place(),)
+        return reading.at(first._replace(module=name), *rest)
 
 
 def limits(node: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
@@ -118,9 +124,13 @@ def limits(node: Any) -> Callable[[torch.Tensor], torch.Tensor] | None:
     return lambda values: (values <= low) | (values >= high)
 
 
+FEW_UNITS = 4
+"""Of so few units a share says nothing: one that bends where it should is pinned on most of its inputs."""
+
+
 def pinned_share(values: torch.Tensor, node: Any) -> float | None:
     pinned = limits(node)
-    if pinned is None or not readable(values) or (values.dim() >= 3 and values.shape[1] <= 4):
+    if pinned is None or not readable(values) or (values.dim() >= 2 and values.shape[1] <= FEW_UNITS):
         return None
     with torch.no_grad():
         flat = values.detach().reshape(-1)

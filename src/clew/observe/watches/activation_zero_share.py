@@ -20,6 +20,7 @@ from clew.observe.watch import Answer, ModuleCall, Watch
 from clew.observe.watches._loss_graph import inputs
 from clew.observe.watches._network_graph import Calls, first_tensor, layer_name, median, readable
 from clew.observe.watches._network_units import as_made, is_rectifier, made_by_layer, rectifier, silent_units, unit_axis
+from clew.observe.watches._where import layer_places
 from clew.records.clue import Reading, Unclear
 from clew.records.place import Place
 
@@ -47,7 +48,7 @@ class ActivationZeroShare(Watch):
         super().__init__(recorder)
         self.made = Calls()
         self.layers: dict[tuple[int, str], deque[Seen]] = {}
-        self.places: dict[tuple[int, str], Place | None] = {}
+        self.places: dict[tuple[int, str], tuple[Place, ...]] = {}
         self.done: set[int] = set()
         self.calls = 0
 
@@ -80,12 +81,18 @@ class ActivationZeroShare(Watch):
             return
         seen = Seen(*silent_units(made, axis), self.recorder.step)
         if layer not in self.places:
-            self.places[layer] = self.recorder.place()
+            odd = float(seen.silent.float().mean()) >= 0.75
+            self.places[layer] = layer_places(self.recorder, layer, self.recorder.place(), self._fed_by(maker), odd)
         held = self.layers.setdefault(layer, deque(maxlen=LATEST))
         if held and held[-1].step == seen.step and held[-1].silent.numel() == seen.silent.numel():
             last = held.pop()
             seen = Seen(last.silent & seen.silent, last.rows + seen.rows, seen.step)
         held.append(seen)
+
+    def _fed_by(self, maker: Any) -> tuple[int, str] | None:
+        fed = inputs(maker)
+        held = self.made.get(fed[0]) if fed else None
+        return (int(held[0]), str(held[1])) if held else None
 
     def _named(self, maker: Any, model: int) -> tuple[int, str]:
         """A function has no name: call it after the layer before it."""
@@ -104,7 +111,10 @@ class ActivationZeroShare(Watch):
         worst = max(shares, key=lambda layer: shares[layer])
         name = layer_name(self.recorder, worst)
         reading = Reading(largest_share_of_silent_units=shares[worst], layer=name, layers=len(shares))
-        return reading.at((self.places[worst] or Place())._replace(module=name)) if shares[worst] >= 0.75 else reading
+        if shares[worst] < 0.75:
+            return reading
+        first, *rest = self.places[worst] or (Place(),)
+        return reading.at(first._replace(module=name), *rest)
 
 
 def silent_share(held: deque[Seen]) -> float | None:

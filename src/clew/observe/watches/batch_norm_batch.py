@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
 
 READINGS = 64
+SIGNS = 3
+"""Two values become -1 and 1 whatever they were, three are hardly better."""
 
 
 class BatchNormBatch(Watch):
@@ -55,6 +57,10 @@ class BatchNormBatch(Watch):
             examples = {name: median(float(first) for first, _ in held) for name, held in self.layers.items()}
             least = min(examples, key=lambda name: examples[name])
             values = median(float(second) for _, second in self.layers[least])
+            if values <= SIGNS:
+                says = f"each channel is normalised over {values:g} values, which leaves little more than their signs"
+                layer = Place(module=least.partition(":")[2])
+                return Saw("signs_only", values=values, examples=examples[least]).at(layer).saying(says)
             reading = Reading(examples_per_normalisation=examples[least], values_per_channel=values)
             return reading.at(Place(module=least.partition(":")[2]))
         if not self.calls:

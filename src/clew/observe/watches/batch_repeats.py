@@ -1,9 +1,12 @@
-"""Does the loader yield the same batch again and again?
+"""Does training see the same batch again and again?
+
+Compares the batches of a loader one after another. Where batches are picked by hand from a larger tensor, it compares
+the rows that reach the model with that tensor.
 
 Why it matters: the model learns one batch by heart however large the data set is.
-Cannot tell: an overfitting check on one batch, which looks the same on purpose; loops without a loader, where one batch
-may be all the data there is.
-Silent when: one batch holds the whole data set, and when batches recur once per epoch.
+Cannot tell: an overfitting check on one batch, which looks the same on purpose; loops without a loader whose batch is
+no part of a tensor, since it may be all the data there is.
+Silent when: one batch holds the whole data set, batches recur once per epoch, or the other rows are evaluated.
 """
 
 from __future__ import annotations
@@ -12,9 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from clew.observe.watch import Answer, Batch, Saw
+from clew.observe.watch import Answer, Batch, Forward, Judged, Saw
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_given import Loader
+from clew.observe.watches._data_hand import HandFed
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -42,6 +46,15 @@ class BatchRepeats(FedWatch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.runs: dict[int, Run] = {}
+        self.by_hand = HandFed(recorder, self.feed)
+
+    def forward(self, event: Forward) -> None:
+        super().forward(event)
+        self.by_hand.forward(event)
+
+    def judged(self, event: Judged) -> None:
+        super().judged(event)
+        self.by_hand.judged(event)
 
     def batch(self, event: Batch) -> None:
         super().batch(event)
@@ -65,7 +78,7 @@ class BatchRepeats(FedWatch):
             return Unclear(self.feed.broken)
         trained = [loader for loader in self.feed.loaders.values() if loader.trained]
         if not trained:
-            return Unclear("no batch of a loader was seen to be trained on")
+            return self._picked()
         for loader in trained:
             run = self.runs.get(loader.number, Run())
             if _whole(loader) or run.one_row:
@@ -77,6 +90,20 @@ class BatchRepeats(FedWatch):
         if all(self.runs.get(loader.number, Run()).pairs == 0 and not _whole(loader) for loader in trained):
             return Unclear("too few batches were seen one after another")
         return Saw("varied", batches=sum(loader.batches for loader in trained))
+
+    def _picked(self) -> Answer:
+        found = self.by_hand.repeats()
+        if found is None:
+            return Unclear("no batch of a loader was seen to be trained on")
+        says = (
+            f"all training calls that were looked at were made on the same {found.rows} examples, picked from a tensor "
+            f"that holds {found.source}"
+        )
+        return (
+            Saw("same", times=found.calls, rows=found.rows, data_set=found.source, steps=found.steps)
+            .at(found.place)
+            .saying(says)
+        )
 
     def _trained_on_one(self, loader: Loader) -> bool:
         """The loader gave one batch, and every training call since had those rows as its input."""

@@ -1,5 +1,8 @@
 """Do training and evaluation agree on the statistics of their inputs?
 
+Where the columns keep their deviations and move by steps of their own, or all change by one large factor, a subtraction
+or a division stands on one side only, and that is said.
+
 Why it matters: a transform that stands in one pipeline only shows the model a distribution it never learned.
 Cannot tell: differences that keep mean and deviation, such as another channel order; what a pretrained model expects.
 Silent when: the difference lies within sampling error, inputs are token numbers, or nothing marks a forward call as an
@@ -8,11 +11,12 @@ evaluation (another loader, eval mode, or names on its line).
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from clew.observe.watch import Answer, Forward, Judged
+from clew.observe.watch import Answer, Forward, Judged, Saw
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_given import Verdicts
 from clew.observe.watches._data_names import HELD_OUT, TRAINING, called_here
@@ -29,6 +33,13 @@ if TYPE_CHECKING:
 BATCHES = 64
 ERRORS = 5.0
 FEWEST = 8
+SURE = 64  # examples on either side
+COLUMNS = 8
+ALIKE, MOST_COLUMNS = 0.35, 0.8
+"""How much the ratios of deviations may differ, and in how many columns they must not."""
+FACTOR = 5.0  # a series that drifts does not come this far
+UNEVEN = 0.3
+MOVED = 0.3  # of the columns have moved by more than a deviation
 
 
 class Looked(NamedTuple):
@@ -87,6 +98,19 @@ class InputStatisticsMatch(FedWatch):
             self.known.add((key, looked.digest))
             held.add(looked.sums)
 
+    def _one_step(self) -> tuple[str, Place | None, dict[str, float]] | None:
+        for key, sums in self.evaluation.items():
+            trained = self.training.get((key[0], TRAINING))
+            here, there = sums.moments(), trained.moments() if trained else None
+            if here is None or there is None or min(here.examples, there.examples) < SURE:
+                continue
+            found = one_step(there, here)
+            if found is not None:
+                what = f"a factor of {found[1]:.3g}" if found[0] == "factor" else "a shift of the means alone"
+                says = f"{what} over all columns tells the evaluated inputs from those of training"
+                return says, self.places.get(key), {found[0]: found[1], "columns": float(len(here.mean))}
+        return None
+
     def read(self) -> Answer:
         found: list[tuple[float, Reading, tuple[Place | None, ...]]] = []
         for key, sums in self.evaluation.items():
@@ -112,7 +136,32 @@ class InputStatisticsMatch(FedWatch):
         if not found:
             return Unclear("no evaluation of the trained model on float inputs was seen beside its training")
         _, reading, places = max(found, key=lambda item: item[0])
+        step = self._one_step()
+        if step is not None:
+            says, place, figures = step
+            return Saw("one_step_apart", **figures).at(place).saying(says)
         return reading.at(*dict.fromkeys(place for place in places if place is not None))
+
+
+def one_step(training: Moments, other: Moments) -> tuple[str, float] | None:
+    """Whether a subtraction or a factor over all columns tells the sets apart, with its size; columns that hardly vary
+    do not count. Sets that hold other things differ in both at once."""
+    varied = training.std > 0.1 * float(np.sqrt((training.std**2).mean()))
+    if int(varied.sum()) < COLUMNS:
+        return None
+    mean, std, means, stds = training.mean[varied], training.std[varied], other.mean[varied], other.std[varied]
+    noise = ERRORS * np.hypot(training.mean_error, other.mean_error)[varied]
+    ratio = np.maximum(stds, 1e-12) / std
+    middle = float(np.median(ratio))
+    alike = float((np.abs(ratio / middle - 1) < ALIKE).mean())
+    moved = float((np.abs(mean - means) - noise > std).mean())
+    if alike < MOST_COLUMNS:
+        return None
+    if abs(math.log(middle)) > math.log(FACTOR):
+        return "factor", middle
+    steps = (means - mean) / std
+    own = float(steps.std()) > UNEVEN * float(np.abs(steps).mean())  # columns of one series drift together
+    return ("shift", float(np.median(np.abs(steps)))) if moved > MOVED and own else None
 
 
 def largest_shift(training: Moments, other: Moments) -> tuple[float, int]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clew.observe.watch import Answer, LossCall, Raised, Saw, Watch, when_sampled
-from clew.observe.watches._loss_graph import bare, origin
+from clew.observe.watches._loss_graph import bare, made_by, origin
 from clew.observe.watches._loss_values import by_class, plain, some
 from clew.records.clue import Unclear
 
@@ -30,6 +30,8 @@ DIFFERENCES = frozenset(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"))
 BOUNDS = {"Sigmoid": (0.0, 1.0), "Softmax": (0.0, 1.0), "Tanh": (-1.0, 1.0)}
 SOFTENED = (-0.05, 1.25)
 UNREACHABLE_SHARE = 0.2
+MANY = 0.1  # of the rows hold more than one label
+ENOUGH = 4  # calls
 
 
 class LabelRange(Watch):
@@ -38,6 +40,8 @@ class LabelRange(Watch):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self.looked = 0
+        self.many = self.whole = self.classes = self.numbers = 0
+        self.where: Place | None = None
         self.found: tuple[str, float, float, Place | None] | None = None
 
     @when_sampled
@@ -76,6 +80,11 @@ class LabelRange(Watch):
         sums = rows.sum(1)
         used = rows.abs().sum(1) > 0
         off = ((sums - 1).abs() > 0.02) & used
+        if bool(((rows == 0) | (rows == 1)).all()):
+            self.whole += event.grad
+            if event.grad and float((sums > 1).float().mean()) > MANY:
+                self.many, self.where = self.many + 1, event.place
+            return
         if bool((rows < -1e-3).any()) or float(off.float().mean()) > 0.01:
             self._found(event, "class indices, or class probabilities that sum to 1")
 
@@ -83,6 +92,7 @@ class LabelRange(Watch):
         """Whether the last activation can produce the targets."""
         self.looked += 1
         node = origin(event.input)
+        self._two_classes(event, node)
         bounds = BOUNDS.get(bare(node)) if node is not None else None
         if bounds is None:
             return
@@ -91,6 +101,17 @@ class LabelRange(Watch):
         outside = ((values < bounds[0] - slack) | (values > bounds[1] + slack)).float().mean()
         if float(outside) > UNREACHABLE_SHARE:
             self._found(event, f"targets that a {bare(node).lower()} can produce, in [{bounds[0]:g}, {bounds[1]:g}]")
+
+    def _two_classes(self, event: LossCall, node: Any) -> None:
+        """Whether a bare layer with one output is to produce 0 for some examples and 1 for the others."""
+        target, shape = event.target.detach(), event.input.shape
+        if not event.grad or target.shape != shape or target.numel() != shape[0] or event.target.requires_grad:
+            return
+        self.numbers += 1
+        values = some(target)
+        both = bool(((values == 0) | (values == 1)).all()) and bool((values != values[0]).any())
+        if both and made_by(node) == "affine":
+            self.classes, self.where = self.classes + 1, event.place
 
     def _found(self, event: LossCall, wanted: str) -> None:
         values = some(event.target).float()
@@ -112,6 +133,12 @@ class LabelRange(Watch):
         if self.found is not None:
             text, low, high, place = self.found
             return Saw("outside", lowest=low, highest=high).at(place).saying(text)
+        if self.many >= ENOUGH and self.many > self.whole / 2:
+            says = "cross_entropy gets targets with several ones in a row; such labels need one decision each"
+            return Saw("many_ones", calls=self.many).at(self.where).saying(says)
+        if self.classes >= ENOUGH and self.classes == self.numbers:
+            says = "the squared or absolute difference to a class of 0 or 1 is taken of a bare linear output"
+            return Saw("two_classes", calls=self.classes).at(self.where).saying(says)
         if not self.looked:
             return Unclear("no call of a loss function with a target was seen")
         return Saw("inside", calls=self.looked)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
+from clew.observe.origins import USED
 from clew.observe.watch import Answer, Backward, ModuleCall, Saw, Watch
 from clew.observe.watches._loss_graph import MOVES, bare, inputs
 from clew.observe.watches._network_graph import (
@@ -29,6 +30,7 @@ from clew.observe.watches._network_graph import (
     whole_graph,
 )
 from clew.observe.watches._training_layers import DROPS, NORMALISES
+from clew.observe.watches._where import in_sequence, module_at
 from clew.records.clue import Unclear
 from clew.records.place import Place
 
@@ -55,7 +57,7 @@ class Pair(NamedTuple):
     first: tuple[int, str]
     second: tuple[int, str]
     between: tuple[int, ...]
-    place: Place | None
+    places: tuple[Place, ...]
 
 
 class LinearStack(Watch):
@@ -92,7 +94,16 @@ class LinearStack(Watch):
         first, second = self.made.get(nodes[-1]), described(event)
         if first is not None and siblings(first.name, second.name) and collapses(first, second):
             between = tuple(int(passed._sequence_nr()) for passed in nodes)
-            self.waiting.append(Pair(first.name, second.name, between, self.recorder.place()))
+            self.waiting.append(Pair(first.name, second.name, between, self._lines(first.name, second.name)))
+
+    def _lines(self, first: tuple[int, str], second: tuple[int, str]) -> tuple[Place, ...]:
+        """What stands in a sequence is joined where it is made, other layers where they are called."""
+        origins = self.recorder.origins
+        made = [origins.made(module_at(self.recorder, layer)) for layer in (second, first)]
+        here = self.recorder.place()
+        used = here._replace(role=USED) if here is not None else None
+        order = (*made, used) if in_sequence(self.recorder, second) else (used, *made)
+        return tuple(dict.fromkeys(place for place in order if place is not None))
 
     def _passes(self, node: Any) -> bool:
         return self.made.has(node) or (bare(node) in MOVES and len(inputs(node)) == 1) or bare(node) == "NativeDropout"
@@ -124,7 +135,8 @@ class LinearStack(Watch):
             return Saw("separated", layers=self.layers)
         pairs = list(self.found.values())
         names = [(layer_name(self.recorder, pair.first), layer_name(self.recorder, pair.second)) for pair in pairs]
-        places = [(p.place or Place())._replace(module=name) for p, (_, name) in zip(pairs, names, strict=True)]
+        places = [(*pair.places, Place())[0]._replace(module=name[1]) for pair, name in zip(pairs, names, strict=True)]
+        places += pairs[0].places[1:]
         text = f"The output of {names[0][0]} goes into {names[0][1]} with no nonlinearity between, so both are one map."
         return Saw("stacked", pairs=len(pairs)).at(*places[:5]).saying(text)
 

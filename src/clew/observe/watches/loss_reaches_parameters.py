@@ -1,7 +1,8 @@
 """Does the loss depend, through autograd, on every trainable parameter?
 
 Looks at the gradients after backward and before a step, and where there are none at the graph of the loss itself, over
-all sampled steps and all losses together.
+all sampled steps and all losses together. A loss function that is given a copy of the model's output without its graph
+counts as cut off when nothing else that backward runs on holds the output either, whatever a penalty adds to it.
 
 Why it matters: optimisers skip parameters without a gradient silently, so whatever lies behind a detach, an item or a
 re-wrapped tensor stays as it was initialised.
@@ -15,7 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.watch import Answer, Backward, Forward, OptimizerEvent, Raised, Saw, when_sampled
+from clew.observe.watch import Answer, Backward, Forward, LossCall, OptimizerEvent, Raised, Saw, when_sampled
+from clew.observe.watches._loss_cut import CutOff
 from clew.observe.watches._loss_graph import parameters_under
 from clew.observe.watches._reach import Reach, is_prototype, where_made
 from clew.records.clue import Unclear
@@ -36,6 +38,7 @@ class LossReachesParameters(Reach):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self.backwards = 0
+        self.cut_off = CutOff()
         self.place: Place | None = None
         self.trained = self.frozen = False
         self.without_graph: Place | None = None
@@ -44,6 +47,16 @@ class LossReachesParameters(Reach):
 
     def forward(self, event: Forward) -> None:
         self.grad_mode = event.grad
+        self.cut_off.forward(event)
+
+    @when_sampled
+    def loss(self, event: LossCall) -> None:
+        self.cut_off.loss(event)
+
+    @when_sampled
+    def before_backward(self, event: Backward) -> None:
+        if event.sampled:
+            self.cut_off.before_backward(event)
 
     @when_sampled
     def after_backward(self, event: Backward) -> None:
@@ -105,6 +118,14 @@ class LossReachesParameters(Reach):
                 return Unclear("no parameter of the models that were seen is trainable")
             text = "backward ran and gave no parameter a gradient: the loss is cut off from all of them."
             return Saw("none", reached=0).at(self.place).saying(text)
+        if self.cut_off.found:
+            text = (
+                "The loss function is given the model's output without its graph, and nothing else that backward runs "
+                "on comes from that output: the gradients are those of a penalty."
+            )
+            return (
+                Saw("none", reached=len(self.reached), backwards=self.cut_off.cut).at(self.cut_off.place).saying(text)
+            )
         count = sum(missing for missing, _, _ in self.missing.values())
         if count:
             of = sum(total for missing, total, _ in self.missing.values() if missing)

@@ -6,6 +6,8 @@ doubles with the batch.
 
 Why it matters: the gradient of a sum grows with the batch, and under plain SGD the step with it.
 Cannot tell: whether the sum is meant, as over the pixels of a VAE with Adam; sums over other formulas written by hand.
+A cross-entropy with one answer per example has nothing but examples to sum over and is told apart. A division by the
+number of backward passes per step makes a mean of parts, not of examples.
 Silent when: the sum is divided by the batch size, the number of tokens or anything of that order; a batch of one.
 """
 
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Watch, when_sampled
+from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Saw, Watch, when_sampled
 from clew.observe.watches._loss_graph import Made, Term, bare, residual, terms, value_of
 from clew.observe.watches._loss_values import plain, reduction, total
 from clew.records.clue import Reading, Unclear
@@ -28,8 +30,12 @@ UNDIVIDED = 0.24
 """A constant such as 1/2, or four accumulated batches, leaves a sum a sum."""
 
 
+CLASSES = ("cross_entropy", "nll_loss")
+
+
 class Call(NamedTuple):
     reduction: str
+    per_example: bool  # one class for each example
     examples: int
     value: float
     place: Place | None
@@ -45,8 +51,12 @@ class LossReduction(Watch):
         self.examples = 0
         self.where: Place | None = None
         self.optimizer = ""
+        self.backwards = 0  # since the last step
+        self.parts = 1  # backward passes of the last step
+        self.of_examples = self.summed = 0
 
     def before_step(self, event: OptimizerEvent) -> None:
+        self.parts, self.backwards = max(1, self.backwards), 0
         # Adam and its kin cancel a constant factor, plain SGD does not: part of the reading, not of the judgement.
         if not self.optimizer:
             self.optimizer = type(event.optimizer).__name__
@@ -56,11 +66,12 @@ class LossReduction(Watch):
         if event.sampled and event.grad and plain(event.result) and isinstance(event.input, torch.Tensor):
             axis = 1 if event.name == "ctc_loss" else 0
             examples = event.input.shape[axis] if event.input.dim() > axis else 1
-            held = Call(reduction(event), examples, total(event.result), event.place)
+            single = event.name in CLASSES and event.input.dim() == 2
+            held = Call(reduction(event), single, examples, total(event.result), event.place)
             self.calls.note(event.result, held)
 
-    @when_sampled
     def before_backward(self, event: Backward) -> None:
+        self.backwards += 1
         if not event.sampled or not plain(event.loss) or event.loss.numel() != 1:
             return
         summed = averaged = signed = 0.0
@@ -89,6 +100,9 @@ class LossReduction(Watch):
                 return False if call.reduction != "none" else None
             doubles = self._undivided(term.factor, call.examples)
             self._note(doubles, call.examples, call.place)
+            if doubles:
+                self.summed += 1
+                self.of_examples += call.per_example
             return doubles
         if residual(term.node) is None:
             return None
@@ -102,7 +116,10 @@ class LossReduction(Watch):
         return doubles
 
     def _undivided(self, factor: float | None, examples: int) -> bool | None:
-        return None if factor is None else abs(factor) >= UNDIVIDED and abs(factor) * examples >= 2
+        if factor is None:
+            return None
+        whole = abs(factor) * self.parts
+        return whole >= UNDIVIDED and whole * examples >= 2
 
     def _note(self, doubles: bool | None, examples: int, place: Place | None) -> None:
         if doubles:
@@ -112,6 +129,13 @@ class LossReduction(Watch):
         if not self.ratios:
             return Unclear("no backward was seen on the result of a loss function over more than one example")
         middle = statistics.median(self.ratios)
+        if middle > 1.5 and self.of_examples > self.summed / 2 and self.where is not None:
+            divided = f", divided only by the {self.parts} backward passes of a step" if self.parts > 1 else ""
+            return (
+                Saw("sum_of_answers", ratio=middle, examples=self.examples, optimizer=self.optimizer)
+                .at(self.where)
+                .saying(f"a cross-entropy is summed over {self.examples} examples with one class each{divided}")
+            )
         if middle > 1.5:
             reading = Reading(doubled_over_single=middle, examples=self.examples, optimizer=self.optimizer)
             return reading.at(self.where) if self.where is not None else reading

@@ -5,7 +5,8 @@ way, and reads `maximize` of the optimisers that step.
 
 Why it matters: with the sign turned round the model learns what to avoid, at every learning rate.
 Cannot tell: a likelihood, a reward or a similarity written out by hand with the wrong sign; an update written by hand;
-a loss that is climbed on purpose and alone, as in unlearning.
+a loss that is climbed on purpose and alone, as in unlearning. Where such a term stands beside a loss function it is
+unclear; sums of squares are not, since their sign is plain.
 Silent when: any other backward of the run descends (the two players of a GAN, domain confusion, adversarial examples),
 the negated loss is one term among others, its factor changes from step to step (returns and advantages), or no
 optimiser holds a parameter of the model.
@@ -16,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Saw, Watch, when_sampled
-from clew.observe.watches._loss_graph import Made, Term, terms, value_of
+from clew.observe.watches._loss_graph import Made, Term, square_value, terms, value_of
 from clew.observe.watches._loss_values import plain, total
 from clew.records.clue import Unclear
 
@@ -44,7 +45,7 @@ class LossSign(Watch):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self.calls = Made(64)
-        self.descending = self.climbing = self.other = 0
+        self.descending = self.climbing = self.other = self.beside = 0
         self.factors: list[float] = []
         self.where: tuple[Place | None, ...] = ()
         self.name = ""
@@ -69,6 +70,7 @@ class LossSign(Watch):
         self.name = known[0].known.name
         if any((part.factor or 0.0) > 0 for part in known):
             self.descending += 1
+            self.beside += any(part.known is None and not _plain_sign(part) for part in parts)
             self.where = self.where or (known[0].known.place, event.place)
         elif self._is_main(event, known, len(parts)):
             self.climbing += 1
@@ -115,8 +117,15 @@ class LossSign(Watch):
                 return Unclear("a loss is negated, in part of the backward calls or with a factor that changes")
             text = f"What backward is called on is minus {self.name}, so every step raises it."
             return Saw("negated", maximize=False, loss=self.name).at(*self.where).saying(text)
+        if self.beside:
+            return Unclear("a term written by hand stands beside the loss function, and its sign cannot be told")
         return Saw("usual", backwards=self.descending + self.climbing)
 
     def _steady(self) -> bool:
         low, high = min(self.factors), max(self.factors)
         return high <= 1.01 * low and (self.climbing >= ENOUGH or low == high == 1.0)
+
+
+def _plain_sign(part: Term) -> bool:
+    """Whether a term is a sum of squares that is added."""
+    return (part.factor or 0.0) > 0 and square_value(part.node) is not None

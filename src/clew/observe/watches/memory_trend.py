@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from clew.observe.watch import Answer, OptimizerEvent, Saw, Watch
+from clew.observe.watches._holders import Holders
 from clew.observe.watches._network_trend import Bins
 from clew.records.clue import Unclear
 
@@ -28,6 +29,8 @@ STEADY = 0.6
 LEVELS_OFF = 0.25
 """The least growth of the later half, as a share of that of the earlier half."""
 ONE_JUMP = 0.5
+LOOK_EVERY = 64
+"""Steps between two looks at what holds tensors, once memory has grown."""
 GROWS, RUNS_AWAY, BYTES = 1.1, 1.8, 2e8
 ENVIRONMENTS = ("gymnasium", "gym")
 """Where agents learn, a replay buffer fills for a long time by design."""
@@ -41,6 +44,8 @@ class MemoryTrend(Watch):
         self.steps = 0
         self.host = Bins()
         self.device = Bins()
+        self.holders = Holders()
+        self.lowest = float("inf")
 
     def after_step(self, event: OptimizerEvent) -> None:
         self.steps += 1
@@ -51,6 +56,9 @@ class MemoryTrend(Watch):
             self.host.add(resident)
             if event.sampled:
                 self.recorder.record("memory_resident", resident)
+            self.lowest = min(self.lowest, resident)
+            if self.steps % LOOK_EVERY == 0 and resident > GROWS * self.lowest:
+                self.holders.look()
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it without types
             used = float(torch.cuda.memory_allocated())
             self.device.add(used)
@@ -68,7 +76,8 @@ class MemoryTrend(Watch):
         agent = any(name in sys.modules for name in ENVIRONMENTS)
         far = ratio >= RUNS_AWAY and (ratio - 1) * early >= BYTES and not agent
         outcome = "runs_away" if far else "grows" if ratio >= GROWS else "flat"
-        return Saw(outcome, late_over_early=ratio, memory=kind, early_mb=early / 1e6, late_mb=late / 1e6)
+        saw = Saw(outcome, late_over_early=ratio, memory=kind, early_mb=early / 1e6, late_mb=late / 1e6)
+        return saw.at(self.holders.place) if outcome != "flat" else saw
 
 
 def growth(bins: Bins) -> float:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.watch import Answer, Forward, Judged, Mode, OptimizerEvent, Saw, Watch
+from clew.observe.origins import USED
+from clew.observe.watch import Answer, Batch, Forward, Judged, Mode, OptimizerEvent, Saw, Watch, when_sampled
 from clew.observe.watches._training_functional import Call, Functional
 from clew.observe.watches._training_layers import DROPS, mode_layers
 from clew.observe.watches._training_values import held_by
@@ -22,6 +23,7 @@ from clew.records.place import Place
 if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
 
+BEFORE = "train() belongs before this"
 STREAK = 2
 MANY = 5
 SHARE = 0.1
@@ -36,6 +38,7 @@ class Trained:
         self.layers = 0
         self.name = ""
         self.place: Place | None = None
+        self.left_on = False
         self.mode_place: Place | None = None
 
 
@@ -46,6 +49,8 @@ class ModeInTraining(Watch):
         super().__init__(recorder)
         self.models: dict[int, Trained] = {}
         self.eval_places: dict[int, Place | None] = {}
+        self.evaluated = False  # something was evaluated since the last .eval()
+        self.loop: Place | None = None  # where the training batches are taken from their loader
         self.functional = Functional(recorder)
         self.calls: dict[int, list[Call]] = {}
 
@@ -56,11 +61,13 @@ class ModeInTraining(Watch):
         self.calls[event.model] = [call for call in self.functional.taken() if call.grad]
 
     def mode(self, event: Mode) -> None:
+        self.evaluated = False
         if not event.training and (len(self.eval_places) < 64 or id(event.module) in self.eval_places):
             self.eval_places[id(event.module)] = event.place
 
     def judged(self, event: Judged) -> None:
         if not event.backward:
+            self.evaluated = True
             return
         model = self.recorder.models[event.model]()
         if model is None:
@@ -75,6 +82,7 @@ class ModeInTraining(Watch):
         if self._all_off(layers, event.training, calls):
             held.in_eval += 1
             held.place = event.place
+            held.left_on = held.left_on or self.evaluated
             held.name = layers[0][0] if layers else ""
             held.mode_place = self.eval_places.get(id(model))
             if held.mode_place is None:
@@ -87,6 +95,18 @@ class ModeInTraining(Watch):
         if not layers:
             return bool(calls) and not training
         return not training or any(isinstance(layer, DROPS) for _, layer in layers)
+
+    @when_sampled
+    def batch(self, event: Batch) -> None:
+        if event.loader == self.recorder.trains_on:
+            self.loop = event.place
+
+    def _lines(self, trained: Trained) -> list[Place | None]:
+        """After an evaluation it is .train() that is missing before the loop; otherwise .eval() is the wrong line."""
+        loop = self.loop._replace(role=BEFORE) if self.loop is not None else None
+        off = trained.mode_place._replace(role="switched off here") if trained.mode_place is not None else None
+        used = trained.place._replace(role=USED) if trained.place is not None else None
+        return [loop or used, off, used] if trained.left_on or off is None else [off, loop, used]
 
     def before_step(self, event: OptimizerEvent) -> None:
         held = {id(parameter) for parameter in held_by(event.optimizer)} if self._waiting() else set()
@@ -116,9 +136,7 @@ class ModeInTraining(Watch):
             often = trained.eval_turns >= MANY and trained.eval_turns >= SHARE * trained.turns
             if trained.streak >= STREAK or often:
                 module = Place(module=trained.name) if trained.name else None
-                return Saw("eval", steps=trained.eval_turns, of=trained.turns).at(
-                    trained.place, trained.mode_place, module
-                )
+                return Saw("eval", steps=trained.eval_turns, of=trained.turns).at(*self._lines(trained), module)
         if not any(trained.layers for trained in self.models.values() if trained.turns):
             return Unclear("no layer of the trained models depends on the mode")
         return Saw("train", steps=turns)

@@ -31,6 +31,8 @@ RAW = 10.0
 WORSE = 1.5
 FAR, NO_BETTER = 3.0, 0.95
 """An update of several times the weights, after which the whole run never does better than untrained."""
+FURTHEST, HARDLY = 10.0, 0.9
+"""Where hardly anything is left of the weights, what an untrained model loses against guessing is no gain."""
 
 
 class StepThrown(InputScale):
@@ -97,7 +99,7 @@ class StepThrown(InputScale):
         worse = self.course.over_first()
         if math.isnan(worse):
             return Unclear("an update was larger than the weights, and too few losses followed to say what came of it")
-        if worse < WORSE and not (self.largest >= FAR and worse >= NO_BETTER):
+        if worse < WORSE and not self._no_better(worse):
             return Saw("kept", largest_update_over_weight=self.largest, late_over_untrained=worse)
         scale = super().read()
         rms = float(dict(scale.measured).get("rms", 0.0) or 0.0) if isinstance(scale, Reading) else 0.0
@@ -115,6 +117,9 @@ class StepThrown(InputScale):
             return held.at(self.loss_place, self.made).saying(says)
         says = f"{thrown}. The learning rate is {self.rate:g}."
         return Saw("by_rate", rate=self.rate, **figures).at(self.made, self.step_place).saying(says)
+
+    def _no_better(self, worse: float) -> bool:
+        return worse >= (HARDLY if self.largest >= FURTHEST else NO_BETTER if self.largest >= FAR else WORSE)
 
 
 def _times(ratio: float) -> str:

@@ -20,6 +20,7 @@ import torch
 from clew.observe.watch import Answer, Backward, Forward, ModuleCall, OptimizerEvent, Saw, when_sampled
 from clew.observe.watches._loss_graph import parameters_under
 from clew.observe.watches._reach import Leaves, Reach, is_prototype, where_made
+from clew.observe.watches._where import use_place
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class UnusedParameters(Reach):
         found = [name for name in found if not is_prototype(module, name)]
         if len(left) == sum(1 for p in module.parameters() if p.requires_grad):
             return 0, []  # a model no loss has anything to do with is another matter
-        return len(found), [where_made(module, name) for name in found[:SHOWN]]
+        return len(found), [use_place(module, name) or where_made(module, name) for name in found[:SHOWN]]
 
     def _taken_part(self, module: torch.nn.Module, name: str, called: set[str], cut: bool) -> bool:
         # A module that holds others may use its own parameters or not; only where nothing was cut is it clear.

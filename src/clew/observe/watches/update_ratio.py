@@ -11,7 +11,7 @@ and counts by the part of one.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -73,6 +73,12 @@ class UpdateRatio(Watch):
             ratios.append(ratio)
             if key in names:
                 self.recorder.record("update_ratio", ratio, of=names[key])
+        if (
+            not any(ratios)
+            and _stopped(event.optimizer)
+            and any(value for _, value in self.medians.get(event.number, ()))
+        ):
+            return
         if ratios and taken <= FIRST_STEPS and len(self.medians) < OPTIMISERS:
             self.medians.setdefault(event.number, []).append((taken, median(ratios)))
             self.tensors = max(self.tensors, len(ratios))
@@ -90,3 +96,8 @@ class UpdateRatio(Watch):
         held = self.medians[number]
         ends = [step for step, _ in held[1:]] + [min(self.steps[number], FIRST_STEPS) + 1]
         return [value for (step, value), end in zip(held, ends, strict=True) for _ in range(max(1, end - step))]
+
+
+def _stopped(optimizer: Any) -> bool:
+    """L-BFGS ends by itself where it finds nothing more to gain, and then takes no further step."""
+    return isinstance(optimizer, torch.optim.LBFGS)

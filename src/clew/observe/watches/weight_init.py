@@ -22,8 +22,8 @@ import torch
 from clew.observe.watch import Answer, Backward, ModuleCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._network_graph import AFFINE, Calls, layer_name, whole_graph
 from clew.observe.watches._network_init import Matrix, branch_ends, by_graph, by_module, heads, rows_equal, spread
-from clew.observe.watches._reach import where_made
 from clew.observe.watches._training_values import held_by
+from clew.observe.watches._where import parameter_places
 from clew.records.clue import Reading, Unclear
 from clew.records.place import Place
 
@@ -47,6 +47,7 @@ class Seen(NamedTuple):
     high: float
     constant: float | None  # the value of all entries, when they are equal
     equal: bool
+    places: tuple[Place, ...]
 
 
 class WeightInit(Watch):
@@ -62,7 +63,7 @@ class WeightInit(Watch):
         self.walks = 0
         self.stays: dict[int, bool] = {}
         self.zeros: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters of any kind that begin at zero
-        self.zero_places: dict[int, Place] = {}
+        self.zero_places: dict[int, tuple[Place, ...]] = {}
         self.stuck: dict[int, bool] = {}
         self.marks: list[tuple[weakref.ref[torch.Tensor], float]] = []
 
@@ -96,9 +97,17 @@ class WeightInit(Watch):
         deviation, constant = spread(tensor)
         low, high = (deviation * math.sqrt(fan) for fan in sorted(matrix.fans))
         equal = constant is not None or rows_equal(tensor, matrix.units)
-        self.seen[id(tensor)] = Seen(layer, weakref.ref(tensor), matrix, low, high, constant, equal)
+        places = self._lines(layer, tensor)
+        self.seen[id(tensor)] = Seen(layer, weakref.ref(tensor), matrix, low, high, constant, equal, places)
         if constant is None and len(self.marks) < 8:
             self.marks.append((weakref.ref(tensor), float(tensor.detach().double().sum())))
+
+    def _lines(self, layer: tuple[int, str], tensor: torch.Tensor) -> tuple[Place, ...]:
+        """Asked while the model is there."""
+        number, path = layer
+        if number < 0:
+            return self._made(id(tensor))
+        return parameter_places(self.recorder, self.recorder.models[number](), path, tensor)
 
     @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
@@ -134,8 +143,8 @@ class WeightInit(Watch):
     def read(self) -> Answer:
         stuck = [mark for mark, still in self.stuck.items() if still]
         if stuck and self._moved():
-            place = self.zero_places[stuck[0]]
-            return Reading(std_times_root_fan_in=0.0, layer=place.parameter).at(place)
+            places = self.zero_places[stuck[0]]
+            return Reading(std_times_root_fan_in=0.0, layer=places[0].parameter).at(*places)
         if not self.seen:
             return Unclear("no weight matrix was seen in training before the first step")
         for mark, seen in self.seen.items():
@@ -155,18 +164,16 @@ class WeightInit(Watch):
         figure = max(usual, key=lambda scale: abs(math.log(scale / USUAL)), default=USUAL)
         return Reading(std_times_root_fan_in=figure, matrices=len(self.seen))
 
-    def _made(self, mark: int) -> Place:
+    def _made(self, mark: int) -> tuple[Place, ...]:
         """Where the parameter comes from, asked while its model is there."""
         for _, module in self.recorder.live_models():
             for name, held in module.named_parameters():
                 if id(held) == mark:
-                    return where_made(module, name)._replace(parameter=name)
-        return Place(parameter=self.recorder.parameter_names().get(mark, "a parameter"))
+                    return parameter_places(self.recorder, module, name, held)
+        return (Place(parameter=self.recorder.parameter_names().get(mark, "a parameter")),)
 
     def _tell(self, seen: Seen, figure: float) -> Answer:
         model, path = seen.layer
         name = path if model < 0 else layer_name(self.recorder, seen.layer)
         reading = Reading(std_times_root_fan_in=figure, layer=name, fan_in=min(seen.matrix.fans))
-        module = next((held for number, held in self.recorder.live_models() if number == model), None)
-        place = where_made(module, path) if module is not None else Place()
-        return reading.at(place._replace(parameter=name))
+        return reading.at(*(place._replace(parameter=name) for place in seen.places or (Place(),)))

@@ -1,0 +1,156 @@
+"""Which lines of the source a fault of the data has to be mended in: where targets and inputs become tensors, where
+batches are put together, where the training rows are chosen.
+
+The run says where loaders were made and which function puts batches together; the rest is read in the source.
+"""
+
+import ast
+import os
+import re
+
+from clew.app.slices import Line, Project, Scope, Trail, called, named, returned
+from clew.records.place import Place
+
+Lines = dict[str, list[Place]]
+TARGETS = ("data.labels_misaligned", "data.labels_masked", "data.labels_wrong_range")
+INPUTS = ("data.not_normalized", "data.wrong_normalization", "data.input_destroyed", "data.nonfinite")
+SPLITS = ("data.leak_split", "data.leak_temporal")
+ELSEWHERE = ("data.augmentation",)
+MAKES = re.compile(r"\b(tensor|as_tensor|from_numpy|Tensor|LongTensor|FloatTensor|stack)\(")
+HELD_OUT = re.compile(r"(^|_)(val|valid|validation|test|dev|held|holdout|eval)(_|$|\d)", re.IGNORECASE)
+RANDOM = re.compile(r"\brand(n|int|om|perm)?\b|rng|augment|transform|flip|crop|jitter|rotat", re.IGNORECASE)
+PUT_TOGETHER, FIRST_TENSOR, MET = "batches are put together here", "made a tensor here", "goes into the loss here"
+CHOSEN, OTHER_SET = "training rows are chosen here", "the data set outside training is made here"
+
+
+class Reader:
+    """The lines of one run, looked up in its sources."""
+
+    def __init__(self, lines: Lines, texts: dict[str, list[str]]) -> None:
+        self.lines, self.texts = lines, {os.path.realpath(path): text for path, text in texts.items()}
+        self.project = Project(texts)
+
+    def by_cause(self) -> dict[str, tuple[Place, ...]]:
+        found: dict[str, list[Place]] = {}
+        targets, inputs = self._items(-1), self._items(0)
+        together = self._function("collate", PUT_TOGETHER)
+        met = [place._replace(role=MET) for place in self.lines.get("loss", [])[:1]]
+        for cause in TARGETS:
+            found[cause] = [*together, *targets, *met] if "aligned" in cause else [*targets, *together, *met]
+        for cause in INPUTS:
+            found[cause] = [*inputs, *together, *self._function("items", "examples are read here")]
+        chosen = self._chosen()
+        for cause in SPLITS:
+            found[cause] = chosen
+        loaders = [place._replace(role="the loader is made here") for place in self.lines.get("loader", [])[:1]]
+        found["data.not_shuffled"] = found["data.rank_overlap"] = loaders
+        for cause in ELSEWHERE:
+            found[cause] = [*self._elsewhere(), *self._drawn()]
+        return {cause: tuple(places[:3]) for cause, places in found.items() if places}
+
+    # --- from the places that the run left
+
+    def _starts(self, kind: str) -> list[tuple[Scope, ast.expr, int]]:
+        """The data set that a loader was made with: what is written there."""
+        found = []
+        for place in self.lines.get(kind, [])[:2]:
+            scope = self.project.scope(str(place.file), place.line or 0)
+            calls = [
+                node for node in self.project.calls(str(place.file), place.line or 0) if node.args or node.keywords
+            ]
+            loaders = [node for node in calls if called(node).endswith("Loader")] or calls[:1]
+            exact = [node for node in loaders if node.lineno == place.line] or loaders
+            for node in exact[:1] if scope is not None else ():
+                given = next((held.value for held in node.keywords if held.arg == "dataset"), None)
+                given = given or (node.args[0] if node.args else None)
+                if given is not None and scope is not None:
+                    found.append((scope, given, node.lineno))
+        return found
+
+    def _trail(self, kind: str, slot: int | None) -> list[Line]:
+        trail = Trail(self.project)
+        slots = () if slot is None else (slot,)
+        for scope, expression, line in self._starts(kind):
+            trail.follow(scope, expression, line, slots)
+        return trail.lines
+
+    def _met(self, slot: int) -> list[Line]:
+        """Without a loader: back from the loss, whose second argument is the target, or from the model's input."""
+        trail = Trail(self.project)
+        for place in self.lines.get("loss" if slot else "trained", [])[:1]:
+            scope = self.project.scope(str(place.file), place.line or 0)
+            calls = [
+                node for node in self.project.calls(str(place.file), place.line or 0) if len(node.args) > bool(slot)
+            ]
+            if scope is not None and calls:
+                trail.follow(scope, calls[0].args[1 if slot else 0], place.line or 0)
+        return trail.lines
+
+    def _items(self, slot: int) -> list[Place]:
+        """Where the last part of an example (its target) or the first (its input) becomes a tensor."""
+        lines = self._trail("loader", slot) or self._met(slot)
+        made = [line for line in lines if MAKES.search(self._text(line))]
+        return [self._place(line, FIRST_TENSOR) for line in (made[:1] or lines[-1:])]
+
+    def _function(self, kind: str, role: str) -> list[Place]:
+        """A function of the user's, by the line that gives its result."""
+        for place in self.lines.get(kind, [])[:1]:
+            scope = self.project.scope(str(place.file), place.line or 0)
+            lines = (
+                [line for line, _ in returned(scope.node)] if scope is not None and scope.owner != scope.node else []
+            )
+            if lines and place.symbol and "<lambda>" not in place.symbol:
+                return [place._replace(line=lines[-1], role=role)]
+            return [place._replace(role=role)]
+        return []
+
+    def _chosen(self) -> list[Place]:
+        """The last line on the way of the training rows that the held-out rows do not share."""
+        training = self._trail("loader", None) or self._met(0)
+        held_out = set(self._trail("loader_elsewhere", None)) or self._named_held_out(training)
+        if not held_out:
+            return []
+        last = max((at for at, line in enumerate(training) if line in held_out), default=-1)
+        own = [line for line in training[: last + 1] if line not in held_out]
+        return [self._place(own[-1], CHOSEN)] if own else []
+
+    def _named_held_out(self, training: list[Line]) -> set[Line]:
+        """Beside the way of the training rows, what is named as held out."""
+        trail = Trail(self.project)
+        for path, line in training[:4]:
+            scope = self.project.scope(path, line)
+            if scope is not None:
+                for name, expression, at in named(scope.node):
+                    if HELD_OUT.search(name):
+                        trail.lines.append((scope.path, at))
+                        trail.follow(scope, expression, at - 1)
+        return set(trail.lines)
+
+    def _elsewhere(self) -> list[Place]:
+        places = []
+        for scope, expression, line in self._starts("loader_elsewhere")[:1]:
+            trail = Trail(self.project)
+            trail.follow(scope, expression, line)
+            places += [self._place(held, OTHER_SET) for held in (*trail.lines[:1], (scope.path, line))[:1]]
+        return places
+
+    def _drawn(self) -> list[Place]:
+        """Where an example is changed by chance as it is read."""
+        for place in self.lines.get("items", [])[:1]:
+            scope = self.project.scope(str(place.file), place.line or 0)
+            first, last = (getattr(scope and scope.node, name, 0) for name in ("lineno", "end_lineno"))
+            hits = (
+                [line for line in range(first, last + 1) if RANDOM.search(self._text((scope.path, line)))]
+                if scope
+                else []
+            )
+            return [place._replace(line=line, role="changed by chance here") for line in hits[:1]]
+        return []
+
+    def _text(self, line: Line) -> str:
+        text = self.texts.get(line[0], [])
+        return text[line[1] - 1] if 0 < line[1] <= len(text) else ""
+
+    def _place(self, line: Line, role: str) -> Place:
+        folder = os.path.realpath(os.getcwd()) + os.sep
+        return Place(line[0].removeprefix(folder), line[1], role=role)

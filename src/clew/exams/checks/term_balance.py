@@ -1,0 +1,148 @@
+"""Does one term of the loss keep another from being learned, or fall without end?
+
+Takes the weights as they were late in the run and asks of each term whether it has left every scale downwards, and
+whether it depends on which inputs belong to which targets. Where one does not, it is trained twice from the same start:
+with all terms, and alone.
+
+Why it matters: a term that outweighs the others is served first. What it asks for may be an answer that is the same for
+every input, such as a code without content or weights near zero, and then nothing is left for the rest. A term that is
+subtracted and has no upper bound is raised for ever.
+Cannot tell: terms that a captured step does not simply add; whether the weights are meant so.
+Silent when: the term learns in spite of the others, or learns nothing alone either; terms that compare nothing with
+a target, such as penalties on weights. Where a term may be negative, as a policy's is, it is unclear.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from clew.exams.batches import Batch, mapped, rows
+from clew.exams.checks._training_quiet import quiet
+from clew.exams.checks._training_runs import own_optimizer
+from clew.exams.checks.term_conflict import _scalar, terms_of
+from clew.exams.exam import exam
+from clew.exams.lab import Lab
+from clew.records.clue import Answer, Saw, Unclear
+
+STEPS = 150
+BATCHES = 6
+FEWEST = 8  # examples of a batch
+MOST_TERMS = 2  # that are trained for
+LEARNED = 0.8
+UNLEARNED = 0.97
+"""The value of a term over its value for the inputs of other examples: below the one it has learned, above the other
+it has not."""
+APART = 1.3
+WITHOUT_END = 1000.0  # times what all terms were at first
+SAME = 1e-5
+
+
+class Held(NamedTuple):
+    """A term on the inputs as they are, and on those of other examples."""
+
+    own: float
+    others: float
+
+    @property
+    def ratio(self) -> float:
+        return self.own / self.others if self.others > 0 else math.nan
+
+
+@exam("term_balance", needs=("loss", "target"), seconds=3.0, steps=2 * STEPS)
+def examine(lab: Lab) -> Answer:
+    batches = [batch for batch in lab.batches if rows(batch) >= FEWEST][:BATCHES]
+    if not batches:
+        return Unclear(f"a batch with {FEWEST} examples is needed")
+    late = values(lab, lab.late(), batches)
+    if len(late) < 2:
+        return Unclear("the loss is no sum of several terms that can be told apart")
+    early = values(lab, lab.fresh(), batches)
+    scale = sum(abs(held.own) for held in early.values())
+    lowest = min(late, key=lambda name: late[name].own)
+    if late[lowest].own < -WITHOUT_END * scale < 0:
+        found = Saw("without_end", late=late[lowest].own, at_first=early[lowest].own, terms=len(late)).saying(
+            f"{lowest} goes from {early[lowest].own:.3g} to {late[lowest].own:.3g}: it has no floor, and the other "
+            "terms do not hold it"
+        )
+        return _placed(lab, found)
+    if min(held.own for held in (*early.values(), *late.values())) < 0:
+        return Unclear("a term goes below zero: trained on the same batches again and again it may run away")
+    bound = [name for name, held in early.items() if _differs(held) or _differs(late[name])]
+    if not bound:
+        return Unclear("no term depends on which inputs belong to which targets")
+    waiting = [name for name in bound if late[name].ratio > UNLEARNED][:MOST_TERMS]
+    for name in waiting:
+        together = values(lab, trained(lab, batches, ""), batches)[name]
+        alone = values(lab, trained(lab, batches, name), batches)[name]
+        kept = together.ratio > UNLEARNED and together.own <= APART * early[name].own
+        if not kept or not alone.ratio < LEARNED or not together.own > APART * alone.own:
+            continue
+        others = [other for other in late if other != name]
+        found = Saw("starved", together=together.own, alone=alone.own, late=late[name].own, terms=len(late)).saying(
+            f"{name} falls to {alone.own:.3g} in {STEPS} steps when it is trained alone, and with "
+            f"{' and '.join(others)} it stays at {together.own:.3g}, which the inputs of other examples give as well"
+        )
+        return _placed(lab, found)
+    return Saw("fed", terms=len(late), examined=len(bound))
+
+
+def _placed(lab: Lab, found: Saw) -> Saw:
+    place = lab.place()
+    return found.at(place) if place is not None else found
+
+
+def values(lab: Lab, model: nn.Module, batches: Sequence[Batch]) -> dict[str, Held]:
+    """Every term as a mean over the batches."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for number, batch in enumerate(batches):
+        rolled = Batch(mapped(batch.inputs, partial(_turned, rows(batch))), batch.target)
+        with lab.seeded(number), quiet(model.train()):
+            own = terms_of(lab, model, batch)
+            others = terms_of(lab, model, rolled)
+        for name in own.keys() & others.keys():
+            pair = float(_scalar(own[name]).detach()), float(_scalar(others[name]).detach())
+            found.setdefault(name, []).append(pair)
+    return {
+        name: Held(sum(own for own, _ in pairs) / len(pairs), sum(other for _, other in pairs) / len(pairs))
+        for name, pairs in found.items()
+    }
+
+
+def _turned(examples: int, tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.roll(examples // 2, 0) if tensor.dim() and tensor.shape[0] == examples else tensor
+
+
+def _differs(held: Held) -> bool:
+    return abs(held.own - held.others) > SAME * max(abs(held.own), abs(held.others))
+
+
+def trained(lab: Lab, batches: Sequence[Batch], name: str) -> nn.Module:
+    """A copy after some steps on one term, or on all of them."""
+    model = lab.fresh()
+    optimizer = own_optimizer(lab, model) or lab.optimizer(model)
+    for step in range(STEPS):
+        lab.check(step / STEPS)
+        batch = batches[step % len(batches)]
+
+        def closure(batch: Batch = batch) -> torch.Tensor:
+            optimizer.zero_grad()
+            held = terms_of(lab, model, batch)
+            chosen = [held[name]] if name else list(held.values())
+            loss = torch.stack([_scalar(term) for term in chosen]).sum()
+            if loss.requires_grad:
+                loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        with lab.seeded(step):
+            if isinstance(optimizer, torch.optim.LBFGS):
+                optimizer.step(closure)  # type: ignore[no-untyped-call]
+            else:
+                closure()
+                optimizer.step()
+    return model

@@ -1,0 +1,161 @@
+"""Places that divide rows into training and held-out ones, by a library's function, by folds, or by slices."""
+
+import ast
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from clew.lint.data import HELD_OUT, TRAIN
+from clew.lint.index import Where
+from clew.lint.script import Script, text
+from clew.lint.trail import Step, root, said_by, trail, verb
+
+FOLDS = (
+    "KFold",
+    "StratifiedKFold",
+    "ShuffleSplit",
+    "StratifiedShuffleSplit",
+    "RepeatedKFold",
+    "RepeatedStratifiedKFold",
+)
+CROSS = ("cross_val_score", "cross_validate", "cross_val_predict")
+SEARCH = ("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV")
+
+
+class Division(NamedTuple):
+    """One place that divides rows: what is divided, how, and whether rows are dealt at random."""
+
+    node: Any
+    where: Where
+    rows: list[ast.expr]
+    kind: str  # split folds cross slices
+    random: bool
+
+
+def divisions(script: Script) -> list[Division]:
+    if "divisions" not in script.known:
+        script.known["divisions"] = [*by_function(script), *by_folds(script), *by_slices(script)]
+    found: list[Division] = script.known["divisions"]
+    return found
+
+
+def by_function(script: Script) -> Iterator[Division]:
+    for call, _ in script.calls_to("sklearn.", "train_test_split"):
+        random = script.constant(script.arg(call, -1, "shuffle")) is not False and not script.starred(call)
+        yield Division(call, script.where(call), list(call.args), "split", random)
+    for call, _ in script.calls_to("torch.utils.data.", "random_split"):
+        yield Division(call, script.where(call), call.args[:1], "split", True)
+    for call in script.calls("train_test_split"):
+        # A Dataset of the `datasets` library has this as a method.
+        if isinstance(call.func, ast.Attribute) and not script.dotted(call.func):
+            yield Division(call, script.where(call), [call.func.value], "split", True)
+
+
+def by_folds(script: Script) -> Iterator[Division]:
+    for call, _ in script.calls_to("sklearn.model_selection.", *CROSS):
+        rows = [arg for arg in (script.arg(call, 1, "X"),) if arg is not None]
+        yield Division(
+            call, script.where(call), rows, "cross", mixes(script, script.arg(call, -1, "cv"), script.where(call))
+        )
+    for call in script.calls("split", "fit"):
+        base = call.func.value if isinstance(call.func, ast.Attribute) else None
+        given = script.arg(call, 0, "X")
+        if base is None or given is None:
+            continue
+        for value in script.value(base):
+            if value.kind != "instance" or not value.name.startswith("sklearn.model_selection."):
+                continue
+            last = value.name.rsplit(".", 1)[-1]
+            where = script.where(call)
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "split":
+                yield Division(call, where, [given], "folds", mixes(script, base, where))
+            elif last in SEARCH and value.where is not None:
+                yield Division(
+                    call, where, [given], "cross", mixes(script, Script.arg(value.node, -1, "cv"), value.where)
+                )
+
+
+def mixes(script: Script, node: Any, where: Where) -> bool:
+    """Whether folds are dealt at random: KFold(shuffle=True), ShuffleSplit."""
+    for value in script.values.value(node, where, None) if node is not None else ():
+        last = value.name.rsplit(".", 1)[-1]
+        if value.kind != "instance" or last not in FOLDS:
+            continue
+        home = script.at_home(value.where) if value.where is not None else script
+        return last not in ("KFold", "StratifiedKFold") or home.constant(script.arg(value.node, 1, "shuffle")) is True
+    return False
+
+
+def by_slices(script: Script) -> Iterator[Division]:
+    """X_train, X_test = X[:n], X[n:], and the same with indices, masks, or Subset."""
+    for scope in script.module.scopes:
+        parts: dict[str, dict[str, tuple[ast.expr, ast.AST, Where, bool]]] = {}
+        for name, defs in scope.defs.items():
+            side = "train" if TRAIN.search(name) else "out" if HELD_OUT.search(name) else ""
+            for made in defs if side else ():
+                cut = element(made.value, made.path) if made.how == "=" else None
+                base, mixed = taken_from(script, cut)
+                if base is not None:
+                    parts.setdefault(ast.unparse(base), {}).setdefault(side, (base, made.node, made.where, mixed))
+        for node in script.module.nodes.get(ast.Subscript, []):
+            # x[train_idx], x[test_idx]
+            index = node.slice.id if isinstance(node.slice, ast.Name) else ""
+            side = "train" if TRAIN.search(index) else "out" if HELD_OUT.search(index) else ""
+            if side and isinstance(node.value, ast.Name | ast.Attribute) and script.scope(node) is scope:
+                mixed = drawn(script, node.slice)
+                held = parts.setdefault(ast.unparse(node.value), {})
+                held.setdefault(side, (node.value, node, script.where(node), mixed))
+        for sides in parts.values():
+            if len(sides) == 2:
+                base, node, where, mixed = sides["train"]
+                yield Division(node, where, [base], "slices", mixed)
+
+
+def element(value: Any, path: tuple[int, ...]) -> Any:
+    for step in path:
+        value = value.elts[step] if isinstance(value, ast.Tuple | ast.List) and 0 <= step < len(value.elts) else None
+    return value
+
+
+def taken_from(script: Script, node: Any) -> tuple[Any, bool]:
+    """What rows are taken out of, and whether at random: X of X[:n], X.iloc[idx], Subset(X, idx)."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
+        node = node.func.value  # df[mask].copy()
+    if isinstance(node, ast.Call) and text(node.func).rsplit(".", 1)[-1] == "Subset" and len(node.args) == 2:
+        return node.args[0], drawn(script, node.args[1])
+    if not isinstance(node, ast.Subscript):
+        return None, False
+    index: Any = node.slice
+    if isinstance(index, ast.Tuple) and index.elts:
+        index = index.elts[0]
+    if isinstance(index, ast.Constant) or (isinstance(index, ast.Slice) and index.lower is index.upper is None):
+        return None, False
+    base: Any = node.value
+    if isinstance(base, ast.Attribute) and base.attr in ("iloc", "loc"):
+        base = base.value
+    return (base, drawn(script, index)) if isinstance(base, ast.Name | ast.Attribute) else (None, False)
+
+
+def drawn(script: Script, index: Any) -> bool:
+    """Whether an index was drawn at random: perm[:n], a mask of random numbers."""
+    if not isinstance(index, ast.Name | ast.Subscript | ast.Call):
+        return False
+    steps = trail(script, index, script.where(index), steps=25)
+    return any(verb(step.node) in ("permutation", "randperm", "shuffle", "choice", "sample") for step in steps)
+
+
+def divided(script: Script, slices: bool = True) -> Any:
+    """For a walk back: whether a step already gives only one part of the rows."""
+
+    def stop(step: Step) -> bool:
+        node = step.node
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else text(node.func)
+            return name in ("train_test_split", "random_split") or said_by(script, step).endswith("train_test_split")
+        if isinstance(node, ast.Subscript) and slices:
+            cut = node.slice
+            return bool(TRAIN.search(root(cut))) or (
+                isinstance(cut, ast.Slice) and (cut.lower is not None or cut.upper is not None)
+            )
+        return isinstance(node, ast.Name) and bool(TRAIN.search(node.id)) and not HELD_OUT.search(node.id)
+
+    return stop

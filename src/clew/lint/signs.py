@@ -1,0 +1,170 @@
+"""Which way the parts of a loss pull: a likelihood with a plus in what is minimised pulls the wrong way."""
+
+import ast
+import re
+from typing import Any, NamedTuple
+
+from clew.lint.flow import reaching
+from clew.lint.gradient import LOSSES
+from clew.lint.index import Scope, Where
+from clew.lint.script import Script
+from clew.lint.values import Context
+
+# Methods and functions that keep the sign of what they work on.
+KEEPS = frozenset(
+    "mean sum squeeze unsqueeze view reshape flatten float to cuda cpu clone contiguous double half nanmean "
+    "nansum div".split()
+)
+DOWN = LOSSES | frozenset("kl_divergence ctc_loss triplet_margin_loss cross_entropy_loss".split())
+UP = re.compile(
+    r"(^|_)(elbo|evidence_lower_bound|log_?likelihood|loglik|log_marginal\w*|marginal_log_likelihood)$", re.I
+)
+DEEP = 14
+# Minus twice the divergence of a normal distribution from the standard one.
+GAUSSIAN = re.compile(r"^1(\.0)? \+ (\w+) - .*(\2\.exp\(\)|exp\(\2\))$")
+
+
+class Part(NamedTuple):
+    """One term of a loss: what it is, which way it should pull (-1: down to zero, +1: up), and its sign."""
+
+    name: str
+    wants: int
+    sign: int
+
+
+def climbs(script: Script, node: Any, where: Where) -> str:
+    """The part of a loss that is pulled the wrong way, when no part is pulled the right way; "" otherwise."""
+    walker = _Walker(script)
+    walker.visit(node, where, None, 1, DEEP)
+    wrong = [part for part in walker.parts if part.sign == part.wants]
+    if walker.open or not wrong or len(wrong) != len(walker.parts):
+        return ""
+    up = [part for part in wrong if part.wants == 1]
+    if up or walker.hint:
+        return up[0].name if up else walker.hint
+    return "a bound" if len(wrong) > 1 else ""
+
+
+class _Walker:
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.parts: list[Part] = []
+        self.open = False
+        self.fuel = 80
+        self.hint = ""
+
+    def visit(self, node: Any, where: Where, context: Context | None, sign: int, deep: int) -> None:
+        self.fuel -= 1
+        if deep == 0 or self.fuel < 0:
+            self.open = True
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            self.visit(node.operand, where, context, -sign, deep - 1)
+        elif isinstance(node, ast.BinOp) and GAUSSIAN.search(ast.unparse(node)):
+            self.parts.append(Part("a divergence", -1, -sign))
+        elif isinstance(node, ast.BinOp):
+            self.arithmetic(node, where, context, sign, deep)
+        elif isinstance(node, ast.Name):
+            self.named(node, where, context, sign, deep)
+        elif isinstance(node, ast.Call):
+            self.called(node, where, context, sign, deep)
+        elif not isinstance(node, ast.Constant):
+            self.open = True
+
+    def arithmetic(self, node: ast.BinOp, where: Where, context: Context | None, sign: int, deep: int) -> None:
+        if isinstance(node.op, ast.Add | ast.Sub):
+            self.visit(node.left, where, context, sign, deep - 1)
+            self.visit(node.right, where, context, -sign if isinstance(node.op, ast.Sub) else sign, deep - 1)
+            return
+        factor = number(node.left) if isinstance(node.op, ast.Mult) else None
+        if factor is not None:
+            self.visit(node.right, where, context, sign if factor > 0 else -sign, deep - 1)
+            return
+        factor = number(node.right) if isinstance(node.op, ast.Mult | ast.Div) else None
+        if factor is not None:
+            self.visit(node.left, where, context, sign if factor > 0 else -sign, deep - 1)
+        elif isinstance(node.op, ast.Div) and isinstance(node.right, ast.Name | ast.Call | ast.Attribute):
+            self.visit(node.left, where, context, sign, deep - 1)  # by a count
+        elif isinstance(node.op, ast.Mult) and isinstance(node.left, ast.Name | ast.Attribute) and weight(node.left):
+            self.visit(node.right, where, context, sign, deep - 1)
+        else:
+            self.open = True
+
+    def named(self, node: ast.Name, where: Where, context: Context | None, sign: int, deep: int) -> None:
+        defs = where.block.scope.defs.get(node.id, [])
+        held = reaching(defs, where) if defs else []
+        made = held[0] if len(held) == 1 else None
+        if made is None or made.how != "=":
+            self.open = True
+            return
+        value = made.value
+        for step in made.path:
+            if isinstance(value, ast.Call) and len(made.path) == 1:
+                self.result(value, made.where, context, sign, deep, step)
+                return
+            inside = isinstance(value, ast.Tuple) and 0 <= step < len(value.elts)
+            value = value.elts[step] if inside else None
+        self.visit(value, made.where, context, sign, deep - 1)
+
+    def called(self, node: ast.Call, where: Where, context: Context | None, sign: int, deep: int) -> None:
+        func = node.func
+        last = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
+        if last == "log_prob" or UP.search(last):
+            below = _Walker(self.script)
+            below.fuel = self.fuel
+            if below.result(node, where, context, sign, deep, None) and below.parts and not below.open:
+                self.hint = last
+                self.parts += below.parts
+                return
+            self.parts.append(Part("a log-likelihood" if last == "log_prob" else last, 1, sign))
+        elif last in DOWN:
+            self.parts.append(Part(last, -1, sign))
+        elif last in KEEPS and isinstance(func, ast.Attribute):
+            dotted = self.script.at_home(where).dotted(func)
+            inner = node.args[0] if dotted and node.args else func.value
+            self.visit(inner, where, context, sign, deep - 1)
+        elif not self.result(node, where, context, sign, deep, None):
+            self.likelihood(node, where, context, sign)
+
+    def likelihood(self, node: ast.Call, where: Where, context: Context | None, sign: int) -> None:
+        """mll(model(x), y) with an object that is named for what it computes."""
+        values = self.script.values.value(node.func, where, context)
+        if len(values) == 1 and values[0].name.endswith("MarginalLogLikelihood"):
+            self.parts.append(Part("a marginal log-likelihood", 1, sign))
+        elif len(values) == 1 and values[0].name.startswith("torch.nn.") and values[0].name.endswith("Loss"):
+            self.parts.append(Part(values[0].name.rsplit(".", 1)[-1], -1, sign))
+        else:
+            self.open = True
+
+    def result(
+        self, node: ast.Call, where: Where, context: Context | None, sign: int, deep: int, at: int | None
+    ) -> bool:
+        """Look into a function of the project."""
+        values = self.script.values.value(node.func, where, context)
+        func: Scope | None = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+        if func is None and len(values) == 1 and values[0].cls is not None and values[0].kind == "instance":
+            func = values[0].cls.methods.get("forward")
+        if func is None or len(func.returns) != 1 or func.yields or deep < 2:
+            return False
+        given: Any = func.returns[0][0]
+        if at is not None:
+            inside = isinstance(given, ast.Tuple) and 0 <= at < len(given.elts)
+            given = given.elts[at] if inside else None
+        inner = Context(func, node, where, values[0].owner, context)
+        self.visit(given, func.returns[0][1], inner, sign, deep - 2)
+        return True
+
+
+def number(node: ast.expr) -> float | None:
+    """A constant factor other than zero."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = number(node.operand)
+        return None if inner is None else -inner
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and node.value:
+        return float(node.value)
+    return None
+
+
+def weight(node: ast.expr) -> bool:
+    """A factor that is named like a weight is positive."""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return bool(re.search(r"beta|alpha|lam|weight|coef|kl_w|^w", name, re.I))

@@ -1,0 +1,103 @@
+"""Where things come from: the user's line that built a module, a parameter, a loader or a schedule, and the line that
+last gave a parameter its first values on purpose.
+
+Nothing is kept alive for it. What is built anew in every step is forgotten with what it belonged to.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from clew.observe.places import is_users, local, place_of
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from clew.records.place import Place
+
+MADE, STARTED, USED = "made here", "first values given here", "used here"
+CROWDED = 4096
+MOST_ADDRESSES = 20_000
+
+
+class Held:
+    """Places by thing, without keeping the thing."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, tuple[weakref.ref[Any], Place]] = {}
+        self._crowded = CROWDED
+
+    def note(self, thing: Any, place: Place) -> None:
+        if len(self._held) >= self._crowded:
+            self._held = {mark: held for mark, held in self._held.items() if held[0]() is not None}
+            self._crowded = max(CROWDED, 2 * len(self._held))
+        self._held[id(thing)] = (weakref.ref(thing), place)
+
+    def get(self, thing: Any) -> Place | None:
+        held = self._held.get(id(thing))
+        return held[1] if held is not None and held[0]() is thing else None
+
+    def forget(self, thing: Any) -> None:
+        self._held.pop(id(thing), None)
+
+
+class Origins:
+    """`made` of modules, parameters, loaders, schedules; `started` of parameters."""
+
+    def __init__(self) -> None:
+        self._made = Held()
+        self._started = Held()
+        self.loaders: dict[int, Place] = {}  # by the number that they get when they are first used
+        self._addresses: dict[int, Place] = {}  # of tensors that are only another view of a parameter, as `.data` is
+
+    def note_made(self, thing: Any, frame: FrameType | None) -> None:
+        place = maker(thing, frame)
+        if place is not None:
+            self._made.note(thing, place._replace(role=MADE))
+
+    def note_started(self, tensor: Any, frame: FrameType | None, parameter: bool) -> None:
+        """By whom decides: torch's own constructors begin a parameter anew, a line of the user's does it on purpose."""
+        user = frame is not None and is_users(frame.f_code.co_filename)
+        place = place_of(frame)._replace(role=STARTED) if user and frame is not None else None
+        if parameter and place is not None:
+            self._started.note(tensor, place)
+        elif parameter:
+            self._started.forget(tensor)
+        if parameter:
+            return
+        address = int(tensor.untyped_storage().data_ptr())
+        if place is None:
+            self._addresses.pop(address, None)
+        elif len(self._addresses) < MOST_ADDRESSES:
+            self._addresses[address] = place
+
+    def made(self, thing: Any) -> Place | None:
+        return self._made.get(thing)
+
+    def started(self, parameter: Any) -> Place | None:
+        """The line of the user's that last filled this parameter, None where its layer did."""
+        held = self._started.get(parameter)
+        if held is None and self._addresses:
+            held = self._addresses.get(int(parameter.untyped_storage().data_ptr()))
+        return held
+
+    def of_layer(self, module: Any) -> tuple[Place, ...]:
+        """Where the values of a layer were given, if that was done on purpose, then where it was made."""
+        begun = [self.started(parameter) for parameter in module._parameters.values() if parameter is not None]
+        return tuple(dict.fromkeys(place for place in (*begun, self.made(module)) if place is not None))
+
+
+def maker(thing: Any, frame: FrameType | None) -> Place | None:
+    """The innermost line of the user's code that is not part of the thing's own constructors."""
+    while frame is not None:
+        code = frame.f_code
+        if is_users(code.co_filename) and not (code.co_name == "__init__" and _belongs(frame, thing)):
+            return place_of(frame)
+        frame = frame.f_back
+    return None
+
+
+def _belongs(frame: FrameType, thing: Any) -> bool:
+    names = frame.f_code.co_varnames
+    return bool(names) and local(frame, names[0]) is thing
