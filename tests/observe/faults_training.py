@@ -481,7 +481,7 @@ FAULTY: list[Fire] = [
     ("graph_growth", "retained", part(losses_summed, "outputs"), "F.cross_entropy"),
     ("graph_growth", "retained", state_carried_over, "F.cross_entropy"),
     ("graph_growth", "retained", validation_with_graphs, ""),
-    ("batch_norm_batch", "tiny", part(in_order, model=mlp(norm=True), batches=loader(2)), ""),
+    ("batch_norm_batch", "signs_only", part(in_order, model=mlp(norm=True), batches=loader(2)), ""),
     ("batch_norm_batch", "tiny", part(in_order, model=mlp(norm=True), batches=loader(4)), ""),
     ("swallowed_exceptions", "caught", part(errors_caught, "loss"), "F.cross_entropy"),
     ("swallowed_exceptions", "caught", part(errors_caught, "backward"), "loss.backward()"),
