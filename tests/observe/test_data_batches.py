@@ -93,6 +93,18 @@ def inner_loop() -> None:
             optimizer.step()
 
 
+def first_batch_of_each_epoch() -> None:
+    batches = loader(*classes())
+    for _ in range(4):
+        held = [next(iter(batches))] * len(batches)
+        steps(iter(held).__next__, len(held))
+
+
+def kept_in_a_list() -> None:
+    held = list(loader(*classes(64)))
+    steps(iter(held * 12).__next__, 48)
+
+
 def whole_set() -> None:
     fit(loader(*classes(64), 64), epochs=12)
 
@@ -109,7 +121,9 @@ def cycled() -> None:
         (fetched_once, "same"),
         (index_ignored, "same"),
         (one_buffer, "same"),
+        (first_batch_of_each_epoch, "same"),
         (random_batch_anew, "varied"),
+        (kept_in_a_list, "varied"),
         (inner_loop, "varied"),
         (whole_set, "varied"),
         (cycled, "varied"),

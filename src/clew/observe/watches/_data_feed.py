@@ -50,6 +50,8 @@ class Feed:
         self.groups: dict[tuple[Place | None, str | None], Group] = {}
         self.repeats: Counter[int] = Counter()  # digest of a whole training input -> calls
         self.repeat_rows = 0
+        self.in_a_row = 0  # training calls on the same input as the one before
+        self._before: int | None = None
         self.twins = 0.0  # largest share of rows with an equal one in the same call
         self.generation = 0
         self._verdicts = Verdicts()
@@ -142,7 +144,10 @@ class Feed:
         _, counts = np.unique(rows, return_counts=True)
         self.twins = max(self.twins, float(counts[counts > 1].sum()) / len(rows))
         if event.backward:
-            self.repeats[int(rows.sum())] += 1
+            whole = int(rows.sum())
+            self.repeats[whole] += 1
+            self.in_a_row += whole == self._before
+            self._before = whole
             self.repeat_rows = max(self.repeat_rows, len(rows))
             if len(self.repeats) > 64:
                 self.repeats.pop(next(iter(self.repeats)))

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PAIRS = 3
 CALLS = 6
+AGAIN = 10
+"""So many steps on each batch are more than critics, inner loops and replayed samples make on purpose."""
 
 
 class Run(NamedTuple):
@@ -87,6 +89,8 @@ class BatchRepeats(FedWatch):
                 return self._same(loader, run.equal + 1, "the loader gave the same batch", run.place)
             if loader.batches == 1 and self._trained_on_one(loader):
                 return self._same(loader, self.recorder.step, "one batch was fetched and used", loader.place)
+            if len(trained) == 1 and self._trained_on_each_again(loader):
+                return self._again(loader)
         if all(self.runs.get(loader.number, Run()).pairs == 0 and not _whole(loader) for loader in trained):
             return Unclear("too few batches were seen one after another")
         return Saw("varied", batches=sum(loader.batches for loader in trained))
@@ -111,6 +115,17 @@ class BatchRepeats(FedWatch):
         if sum(feed.repeats.values()) < CALLS or self.recorder.step < CALLS or len(feed.repeats) != 1:
             return False
         return feed.repeat_rows == min(loader.batch_rows, 1024)
+
+    def _trained_on_each_again(self, loader: Loader) -> bool:
+        """Far more steps than batches, and the same inputs in one training call after the other."""
+        calls = sum(self.feed.repeats.values())
+        many = self.recorder.step >= AGAIN * max(loader.batches, PAIRS) and calls >= CALLS
+        return many and self.feed.in_a_row >= calls / 2
+
+    def _again(self, loader: Loader) -> Saw:
+        times = self.recorder.step // loader.batches
+        says = f"each of the {loader.batches} batches that the loader gave was trained on about {times} times in a row"
+        return Saw("same", times=times, batches=loader.batches, rows=loader.batch_rows).at(loader.place).saying(says)
 
     def _same(self, loader: Loader, times: int, text: str, place: Place | None) -> Saw:
         size = loader.source.size
