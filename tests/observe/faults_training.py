@@ -222,6 +222,16 @@ def scheduled(make: Callable[[Any], Any], order: str = "zero forward backward st
     return part(in_order, order, scheduler=make, epochs=epochs)
 
 
+def warmed(warm: int, rest: int) -> Callable[[Any], Any]:
+    """A warm-up, then a cosine."""
+
+    def make(optimizer: Any) -> Any:
+        parts = [schedulers.LinearLR(optimizer, 0.1, total_iters=warm), schedulers.CosineAnnealingLR(optimizer, rest)]
+        return schedulers.SequentialLR(optimizer, parts, [warm])
+
+    return make
+
+
 def one_cycle_per_epoch() -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -454,6 +464,7 @@ FAULTY: list[Fire] = [
     ("scheduler_steps", "wrong_cadence", scheduled(lambda o: schedulers.ExponentialLR(o, 0.7)), "scheduler.step()"),
     ("scheduler_steps", "wrong_cadence", scheduled(lambda o: schedulers.MultiStepLR(o, [2, 4, 5])), "scheduler.step()"),
     ("scheduler_steps", "wrong_cadence", scheduled(lambda o: schedulers.CosineAnnealingLR(o, 6)), "scheduler.step()"),
+    ("scheduler_steps", "wrong_cadence", scheduled(warmed(1, 5)), "scheduler.step()"),
     ("scheduler_steps", "wrong_cadence", one_cycle_per_epoch, "cycle.step()"),
     ("scheduler_steps", "wrong_cadence", warm_up_per_epoch, "warm_up.step()"),
     (

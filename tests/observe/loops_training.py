@@ -579,6 +579,9 @@ def each_batch_schedule(kind: str) -> None:
         "cosine": lambda held: made.CosineAnnealingLR(held, 40),
         "one_cycle": lambda held: made.OneCycleLR(held, 0.1, total_steps=41),
         "steps": lambda held: made.StepLR(held, 15),
+        "warmed": lambda held: made.SequentialLR(
+            held, [made.LinearLR(held, 0.1, total_iters=8), made.CosineAnnealingLR(held, 32)], [8]
+        ),
         "restarts": lambda held: made.CosineAnnealingWarmRestarts(held, 5),
         "cyclic": lambda held: made.CyclicLR(held, 1e-5, 0.1, 4),
         "linear": lambda held: made.LambdaLR(held, lambda step: max(0.0, 1 - step / 40)),
@@ -634,6 +637,9 @@ SOUND: list[Loop] = [
     plain_sgd_built_each_step,
     sparse_complex_and_empty,
     *(partial(each_epoch_schedule, kind) for kind in ("steps", "cosine", "exponential", "one_cycle", "warm_up")),
-    *(partial(each_batch_schedule, kind) for kind in ("cosine", "one_cycle", "steps", "restarts", "cyclic", "linear")),
+    *(
+        partial(each_batch_schedule, kind)
+        for kind in ("cosine", "warmed", "one_cycle", "steps", "restarts", "cyclic", "linear")
+    ),
     scheduler_wound_forward,
 ]

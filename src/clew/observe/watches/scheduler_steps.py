@@ -35,7 +35,7 @@ class Run:
     """One scheduler: when it was called, and what the rate did."""
 
     def __init__(self, scheduler: Any) -> None:
-        self.kind = type(scheduler).__name__
+        self.kind = type(_last(scheduler)).__name__
         self.optimizer = id(getattr(scheduler, "optimizer", None))
         self.total = _horizon(scheduler)
         self.last_milestone = max(getattr(scheduler, "milestones", None) or [0])
@@ -159,8 +159,18 @@ class SchedulerSteps(Watch):
         return ""
 
 
+def _last(scheduler: Any) -> Any:
+    """Of schedules that follow one another, the one that the rest of the run is left with."""
+    parts = getattr(scheduler, "_schedulers", None)
+    return _last(parts[-1]) if parts and hasattr(scheduler, "_milestones") else scheduler
+
+
 def _horizon(scheduler: Any) -> int:
     """How many calls a schedule is made for, where it says so."""
+    parts, milestones = (getattr(scheduler, name, None) for name in ("_schedulers", "_milestones"))
+    if parts and milestones:
+        rest = _horizon(parts[-1])
+        return rest and milestones[-1] + rest
     for name in ("total_steps", "T_max", "total_iters"):
         held = getattr(scheduler, name, None)
         if isinstance(held, int) and held > 0:
