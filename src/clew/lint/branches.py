@@ -40,9 +40,43 @@ def taken(values: Any, block: Block, around: list[Block], context: Any) -> bool 
             if way is False:
                 return False
             sure = sure and way
-        elif one.kind in ("for", "while", "except", "case"):
+        elif one.kind == "case":
+            way = matched(values, one, context)
+            if way is False:
+                return False
+            sure = sure and way
+        elif one.kind in ("for", "while", "except"):
             sure = None
     return sure
+
+
+def matched(values: Any, block: Block, context: Any) -> bool | None:
+    """Whether a case of a match on a constant is the one that is taken."""
+    module = block.scope.module
+    for node in module.statements.get(ast.Match, []):
+        if block.node not in node.cases:
+            continue
+        known, subject = word(values, node.subject, module.place[node], context)
+        if not known:
+            return None
+        for case in node.cases:
+            fits = pattern(case.pattern, subject) if case.guard is None else None
+            if case is block.node:
+                return fits
+            if fits is None:
+                return None
+            if fits:
+                return False
+    return None
+
+
+def pattern(node: ast.pattern, subject: Any) -> bool | None:
+    if isinstance(node, ast.MatchValue):
+        return bool(node.value.value == subject) if isinstance(node.value, ast.Constant) else None
+    if isinstance(node, ast.MatchOr):
+        ways = [pattern(part, subject) for part in node.patterns]
+        return True if True in ways else None if None in ways else False
+    return True if isinstance(node, ast.MatchAs) and node.pattern is None else None
 
 
 def decided(values: Any, block: Block, context: Any) -> bool | None:

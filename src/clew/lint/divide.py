@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from clew.lint.data import HELD_OUT, TRAIN
-from clew.lint.index import Where
+from clew.lint.index import Scope, Where
 from clew.lint.script import Script, text
 from clew.lint.trail import Step, root, said_by, trail, verb
 
@@ -67,11 +67,30 @@ def by_folds(script: Script) -> Iterator[Division]:
             last = value.name.rsplit(".", 1)[-1]
             where = script.where(call)
             if isinstance(call.func, ast.Attribute) and call.func.attr == "split":
-                yield Division(call, where, [given], "folds", mixes(script, base, where))
+                yield Division(call, where, [given, *dealt(script, call)], "folds", mixes(script, base, where))
             elif last in SEARCH and value.where is not None:
                 yield Division(
                     call, where, [given], "cross", mixes(script, Script.arg(value.node, -1, "cv"), value.where)
                 )
+
+
+def dealt(script: Script, call: ast.Call) -> Iterator[ast.expr]:
+    """What the indices of a fold are used on: Z of `for a, b in folds.split(X): fit(Z[a])`."""
+    loop = script.parent(call)
+    while isinstance(loop, ast.expr):
+        loop = script.parent(loop)
+    if not isinstance(loop, ast.For):
+        return
+    names = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    seen: set[str] = set()
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name) and node.slice.id in names:
+            base = node.value
+            if isinstance(base, ast.Attribute) and base.attr in ("iloc", "loc"):
+                base = base.value
+            if isinstance(base, ast.Name | ast.Attribute) and text(base) not in seen:
+                seen.add(text(base))
+                yield base
 
 
 def mixes(script: Script, node: Any, where: Where) -> bool:
@@ -87,23 +106,31 @@ def mixes(script: Script, node: Any, where: Where) -> bool:
 
 def by_slices(script: Script) -> Iterator[Division]:
     """X_train, X_test = X[:n], X[n:], and the same with indices, masks, or Subset."""
+    indexed: dict[Scope, list[tuple[ast.Subscript, str]]] = {}
+    for node in script.module.nodes.get(ast.Subscript, []):
+        # x[train_idx], x[test_idx]
+        index = node.slice.id if isinstance(node.slice, ast.Name) else ""
+        side = "train" if TRAIN.search(index) else "out" if HELD_OUT.search(index) else ""
+        if side and isinstance(node.value, ast.Name | ast.Attribute):
+            indexed.setdefault(script.scope(node), []).append((node, side))
     for scope in script.module.scopes:
         parts: dict[str, dict[str, tuple[ast.expr, ast.AST, Where, bool]]] = {}
-        for name, defs in scope.defs.items():
+        cls = script.class_of(scope)
+        kept = [
+            (name, [made for made in defs if made.where.block.scope is scope])
+            for name, defs in (cls.attrs.items() if cls is not None else ())
+        ]
+        for name, defs in (*scope.defs.items(), *kept):
             side = "train" if TRAIN.search(name) else "out" if HELD_OUT.search(name) else ""
             for made in defs if side else ():
                 cut = element(made.value, made.path) if made.how == "=" else None
                 base, mixed = taken_from(script, cut)
                 if base is not None:
                     parts.setdefault(ast.unparse(base), {}).setdefault(side, (base, made.node, made.where, mixed))
-        for node in script.module.nodes.get(ast.Subscript, []):
-            # x[train_idx], x[test_idx]
-            index = node.slice.id if isinstance(node.slice, ast.Name) else ""
-            side = "train" if TRAIN.search(index) else "out" if HELD_OUT.search(index) else ""
-            if side and isinstance(node.value, ast.Name | ast.Attribute) and script.scope(node) is scope:
-                mixed = drawn(script, node.slice)
-                held = parts.setdefault(ast.unparse(node.value), {})
-                held.setdefault(side, (node.value, node, script.where(node), mixed))
+        for node, side in indexed.get(scope, ()):
+            mixed = drawn(script, node.slice)
+            held = parts.setdefault(ast.unparse(node.value), {})
+            held.setdefault(side, (node.value, node, script.where(node), mixed))
         for sides in parts.values():
             if len(sides) == 2:
                 base, node, where, mixed = sides["train"]

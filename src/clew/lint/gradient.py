@@ -155,6 +155,8 @@ class _Cutter:
         if dotted == "torch.autograd.Variable" and node.args:
             inner = self.cut(node.args[0], where)
             return Cut("wrapped", node) if inner is not None and inner.reason == "data" else inner
+        if dotted.startswith(("numpy.", "math.")):
+            return Cut("numpy" if computed(self.script, node, where) else "number", node)
         if dotted in ("builtins.float", "builtins.int"):
             return Cut("item", node) if node.args and not isinstance(node.args[0], ast.Constant) else None
         last = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""

@@ -109,8 +109,9 @@ def _callable(script: Script, func: ast.expr) -> bool:
     if isinstance(func, ast.Call):
         last = func.func.attr if isinstance(func.func, ast.Attribute) else getattr(func.func, "id", "")
         return last in WANTS or any(last in script.aliases.get(name, ()) for name in CLASSES)
-    if isinstance(func, ast.Subscript) and isinstance(func.value, ast.Name):
-        return any(word in func.value.id.lower() for word in ("loss", "crit"))  # LOSSES["ce"](logits, y)
+    if isinstance(func, ast.Subscript) and isinstance(func.value, ast.Name | ast.Attribute):
+        kept = func.value.id if isinstance(func.value, ast.Name) else func.value.attr
+        return any(word in kept.lower() for word in ("loss", "crit", "obj"))  # LOSSES["ce"](logits, y)
     name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
     return bool(name) and not name[0].isupper() and name in _suspects(script)
 

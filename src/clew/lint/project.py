@@ -147,7 +147,12 @@ class Project:
 
     def found(self, func: Scope) -> list[tuple[ast.Call, Where]]:
         module = func.module
-        if func.kind == "lambda" or func.name in ("forward", "__call__"):
+        if func.kind == "lambda":
+            above = module.up.get(func.node)
+            target = above.targets[0] if isinstance(above, ast.Assign) else None
+            named = module.calls.get(target.id, []) if isinstance(target, ast.Name) else []
+            return [(call, module.where(call)) for call in named if isinstance(call.func, ast.Name)][:MOST_CALLS]
+        if func.name in ("forward", "__call__"):
             return []
         name = func.cls.name if func.cls is not None and func.name == "__init__" else func.name
         method = func.cls is not None and func.name != "__init__"

@@ -34,7 +34,7 @@ class Script:
         self.module, self.project, self.text = module, project, text
         self.values = Values(project)
         self.lines: list[str] = []
-        self.tests = is_test(module.path) and not runs_itself(module)
+        self.tests = is_test(module.path) and has_tests(module)
         self.known: dict[str, Any] = {}
         self.aliases: dict[str, list[str]] = {}
         for scope in module.scopes:
@@ -288,11 +288,10 @@ def text(node: ast.AST | None) -> str:
     return ""
 
 
-def runs_itself(module: Module) -> bool:
-    """A file that is named like a test but calls its own test functions is a program."""
-    return any(
-        scope.kind == "function" and scope.name.startswith("test") and scope.name in module.calls
-        for scope in module.scopes
+def has_tests(module: Module) -> bool:
+    """Whether a file has tests that it leaves to a runner. `test_net.py` may as well be a program that tests a net."""
+    return module.path.endswith("conftest.py") or any(
+        "test" in scope.name.lower() and scope.name not in module.calls for scope in module.scopes
     )
 
 

@@ -244,7 +244,7 @@ def numbers_only(script: Script, value: Value) -> bool:
     if value.items:
         return all(form(script, item, value.where, 4) == "number" for item in value.items)
     scope = value.where.block.scope
-    name = next((name for name, defs in scope.defs.items() if any(grows(made.value, value) for made in defs)), "")
+    name = next((name for name, defs in scope.defs.items() if any(grows(made, value) for made in defs)), "")
     added = [
         call.args[-1]
         for call in scope.calls
@@ -257,8 +257,9 @@ def numbers_only(script: Script, value: Value) -> bool:
     return bool(added) and all(summed(script, item, scope.defs) for item in added)
 
 
-def grows(node: Any, value: Value) -> bool:
-    return node is value.node or (isinstance(node, ast.Tuple) and value.node in node.elts)
+def grows(made: Any, value: Value) -> bool:
+    """Whether a name was given this list, alone or beside others."""
+    return made.how == "=" and at(made) is value.node
 
 
 def summed(script: Script, node: Any, defs: Any) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from clew.lint.index import Block, Scope
+from clew.lint.index import Block, Scope, Where
 from clew.lint.script import Script, text
 from clew.lint.values import Alternatives, Value, argument
 
@@ -139,6 +139,8 @@ class Training:
         where = module.where(call)
         for value in values[:2]:
             func = value.func if value.kind == "function" else None
+            if value.kind == "instance" and value.cls is not None and value.const != "self":
+                func = value.cls.methods.get("__call__")  # a callback, or a stepper that is called
             if func is None or func is scope or func.kind == "lambda" or func.module.names.isdisjoint(DOES):
                 continue
             for event in self.events(func):
@@ -227,12 +229,25 @@ class Training:
         node = values[0].node
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "values":
             node = node.func.value
+        made = self.listed(node, values[0].where)
+        if made is not None:
+            return self.script.values.of(made.elt, values[0].where.block.scope.module)
         held = self.script.values.value(node, values[0].where, None)
         if len(held) != 1 or held[0].kind != "items" or held[0].where is None or not 0 < len(held[0].items) <= 6:
             return values
         inner = held[0].const if isinstance(held[0].const, tuple) else None
         items = [self.script.values.value(item, held[0].where, inner) for item in held[0].items]  # type: ignore[arg-type]
         return self.script.values.join(items)
+
+    def listed(self, node: Any, where: Where) -> ast.ListComp | None:
+        """The comprehension that a name or an attribute of the object holds."""
+        scope = where.block.scope
+        defs = scope.defs.get(node.id, []) if isinstance(node, ast.Name) else []
+        cls = self.script.class_of(scope)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and cls is not None:
+            defs = cls.attrs.get(node.attr, []) if node.value.id == scope.me else []
+        value = defs[0].value if len(defs) == 1 and not defs[0].path else None
+        return value if isinstance(value, ast.ListComp) else None
 
     def mode(self, name: str, base: ast.expr, call: ast.Call, scope: Scope) -> tuple[str, Value | None]:
         if len(call.args) + len(call.keywords) > 1 or (name == "eval" and call.args):
@@ -332,6 +347,8 @@ def name_here(script: Script, event: Event) -> str:
         call = calls.pop()
         values = script.values.of(call.func, script.module) if call.func in script.module.up else ()
         func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+        if func is None and len(values) == 1 and values[0].kind == "instance" and values[0].cls is not None:
+            func = values[0].cls.methods.get("__call__")
         first, _, rest = who.partition(".")
         if func is None or first not in func.params:
             continue

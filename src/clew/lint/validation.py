@@ -8,6 +8,7 @@ from typing import NamedTuple
 from clew.lint.index import Block, Scope
 from clew.lint.script import Script, text
 from clew.lint.training import Loop, training
+from clew.lint.values import argument
 
 NAMED = re.compile(
     r"(^|[^a-z])(val|valid|validate|validation|test|eval|evaluate|evaluation|dev|holdout)([^a-z]|$)|(val|valid|test|eval)_?(loader|dl|set|data|iter)",
@@ -58,6 +59,7 @@ def _find(script: Script) -> Iterator[Validation]:
                 f"{scope.name.replace('_', ' ')} {owner.name if owner is not None and scope.name == '__call__' else ''}"
             )
             called = bool(NAMED.search(said) or JUDGES.search(said)) and batches(node)
+            called = called or (bool(MEASURES.search(said)) and batches(node) and handed_held_out(script, scope, node))
             quiet = script.grad_off(script.where(node.body[0])) is not None
             if not named and not (called and (quiet or set_to_eval(script, scope, node))):
                 continue
@@ -69,6 +71,21 @@ def _find(script: Script) -> Iterator[Validation]:
                 if script.where(call).block.loops()[:1] == [block] and (model := applied(script, call)):
                     yield Validation(loop, call, model, named)
                     break
+
+
+MEASURES = re.compile(r"accuracy|score|metric|measure|perplexity|error|infer|predict", re.I)
+
+
+def handed_held_out(script: Script, scope: Scope, node: ast.For) -> bool:
+    """Whether a caller hands over held-out data, by its name, for what the loop runs over."""
+    name = text(node.iter)
+    if name not in scope.params:
+        return False
+    for call, _ in script.project.callers(scope):
+        given = argument(call, scope, name)
+        if given is not None and NAMED.search(ast.unparse(given)):
+            return True
+    return False
 
 
 JUDGES = re.compile(r"Evaluat|Validat|Tester")

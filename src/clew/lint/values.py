@@ -553,7 +553,8 @@ class Values:
             if layer is None:
                 return NOTHING
             at = sequential.where.block.scope.module.where(layer)
-            values = self.value(layer, at, context if at.block.scope is sequential.where.block.scope else None)
+            inner_at = self.inside(sequential, context)
+            values = self.value(layer, at, inner_at if at.block.scope is sequential.where.block.scope else None)
             names = [value.name.rsplit(".", 1)[-1] for value in values]
             if not all(name in TRANSPARENT_LAYERS for name in names):
                 return values
@@ -571,11 +572,13 @@ class Values:
         if isinstance(node, ast.Dict):
             return list(node.values)
         if isinstance(node, ast.Name):
-            return self.grown(node, sequential.where)
+            return self.grown(node, sequential.where, self.inside(sequential, None))
         return [node] if isinstance(node, ast.Call) else None
 
-    def grown(self, node: ast.Name, where: Where) -> list[Any] | None:
+    def grown(self, node: ast.Name, where: Where, context: Context | None) -> list[Any] | None:
+        """What a list holds that was filled step by step; None stands for what may or may not be there."""
         scope = where.block.scope
+        around = where.block.chain()
         found: list[tuple[int, Any]] = []
         for made in scope.defs.get(node.id, []):
             value = made.value
@@ -583,13 +586,20 @@ class Values:
                 value = value.value
             if not isinstance(value, ast.List):
                 return None
-            found += [(made.where.order, item) for item in value.elts]
+            way = taken(self, made.where.block, around, context) if made.where.block not in around else True
+            if way is not False:
+                open_ = way is None and not made.where.block.loops()
+                found += [(made.where.order, None if open_ else item) for item in value.elts]
         module = scope.module
         for call in scope.calls:
             func = call.func
             if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == node.id:
                 if func.attr == "append" and len(call.args) == 1:
-                    found.append((module.where(call).order, call.args[0]))
+                    at = module.where(call)
+                    way = taken(self, at.block, around, context) if at.block not in around else True
+                    if way is not False:
+                        open_ = way is None and not at.block.loops()
+                        found.append((at.order, None if open_ else call.args[0]))
                 elif func.attr in ("extend", "insert"):
                     found.append((module.where(call).order, None))
         found.sort(key=lambda pair: pair[0])
@@ -615,12 +625,14 @@ class Values:
         return self.join(self.value(part, where, context) for part in (node.body, node.orelse))
 
     def subscript(self, node: ast.Subscript, where: Where, context: Context | None) -> Alternatives:
-        found = []
+        found: list[Alternatives] = []
         for value in self.value(node.value, where, context):
             known, index = isinstance(node.slice, ast.Constant), getattr(node.slice, "value", None)
             if value.kind in ("items", "instance"):
                 known, index = self.word(node.slice, where, context)
-            if value.kind == "items":
+            if value.kind == "items" and isinstance(node.slice, ast.Slice) and not isinstance(value.node, ast.Dict):
+                found.append((value,))
+            elif value.kind == "items":
                 found.append(self.item(value, index, where, context) if known else self.any_of(value, context))
             elif value.kind == "instance" and value.name in fields.HOLDERS and isinstance(value.node, ast.Call):
                 found.append(self.held(value, index, where, context))

@@ -9,7 +9,8 @@ Cannot tell: a bad step size from a bad loss (see lr_range); what is lost betwee
 without a lower bound could get.
 Silent when: any of three step sizes, or LBFGS, memorises the batch, whatever the user's own optimiser does. A model
 that rebuilds its input or has several outputs may be bound by design: where four examples do not fit either, that is
-unclear, unless the loss does not move at all. So is a loss of another kind that no output would bring lower.
+unclear, unless the loss does not move at all. So is a loss of another kind that no output would bring lower, and a
+model with fewer parameters than the batch has values to be told.
 """
 
 from __future__ import annotations
@@ -84,7 +85,16 @@ def examine(lab: Lab) -> Answer:
         free = least_of_outputs(lab, batch)
         if free is not None and best.least - free < FITS * (best.start - free):
             return Unclear(f"the loss falls to {best.least:.3g}, and no output would bring it below {free:.3g}")
+    if best.share >= FITS and (values := _told(batch)):
+        parameters = sum(held.numel() for held in trained_parameters(lab.fresh()))
+        if parameters < values:
+            return Unclear(f"{parameters} parameters cannot hold the {values} targets of the batch")
     return Reading(final_over_initial=best.share, **_figures(best))
+
+
+def _told(batch: Batch) -> int:
+    """How many values the batch asks for, where they are numbers that a model of few parameters cannot hold."""
+    return sum(held.numel() for held in tensors(batch.target) if held.is_floating_point())
 
 
 def _figures(best: Tried) -> dict[str, float]:
@@ -160,7 +170,9 @@ def _run(lab: Lab, batch: Batch, maker: Maker, rate: float, floor: float, guess:
     finite = [loss for loss in losses if math.isfinite(loss)]
     least = min(finite, default=math.nan)
     steady = bool(losses) and losses[-1] - least <= 0.01 * abs(start - least)
-    falling = steady and least < FALLING * losses[int(0.8 * len(losses))]
+    late = losses[int(0.8 * len(losses))] - least if losses else 0.0
+    # On its way: a fall of two parts in a hundred at the end, or half as fast as on the whole, as with targets far off.
+    falling = steady and (late > (1 - FALLING) * (late + least) or late > 0.1 * (start - least) > 0)
     return Tried(share(start, least, floor, guess), start, least, rate, steps, steady, falling)
 
 

@@ -32,7 +32,7 @@ MASKING = (
 )
 
 
-@rule("CLW109", "padding-counted", "loss.padding_counted", "likely", "padding pad_sequence collate_fn")
+@rule("CLW109", "padding-counted", "loss.padding_counted", "likely", "padding pad_sequence collate_fn padding_idx")
 def check(script: Script) -> Iterator[Hit]:
     if script.mentions(*MASKING) or "-100" in script.text:
         return
@@ -63,10 +63,16 @@ def copied_labels(script: Script) -> Iterator[Hit]:
                 yield Hit(given, "the labels are the padded input ids: padding is learned and counted in the loss.")
 
 
+COPIES = ("clone", "copy", "to", "squeeze", "flatten", "long", "detach")
+
+
 def once(node: Any, where: Where) -> Any:
     """What a name was set to, when that is one thing and nothing was written into it since."""
     scope = where.block.scope
-    for _ in range(3):
+    for _ in range(5):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in COPIES:
+            node = node.func.value
+            continue
         if not isinstance(node, ast.Name) or node.id not in scope.defs:
             return node
         name = node.id
@@ -125,8 +131,9 @@ def pads(script: Script, scope: Scope) -> bool:
 
 
 def padded_sequences(script: Script) -> Iterator[Hit]:
-    here = any(script.calls_to("torch.nn.utils.rnn.", "pad_sequence"))
-    if not (here or collated(script)):
+    here = any(script.calls_to("torch.nn.utils.rnn.", "pad_sequence")) or collated(script)
+    embedded = any(script.arg(call, 2, "padding_idx") is not None for call in script.calls("Embedding"))
+    if not (here or embedded):
         return
     for loss in loss_calls(script):
         names = {getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(script.scope(loss.node).node)}
@@ -136,9 +143,8 @@ def padded_sequences(script: Script) -> Iterator[Hit]:
             (".transpose", ".permute")
         )
         if loss.wants == "logits" and (turned or (flattened(loss.prediction) and flattened(loss.target))):
-            yield Hit(
-                loss.node, "sequences are padded, and the loss counts the padded positions: it has no ignore_index."
-            )
+            says = "sequences are padded, and the loss counts the padded positions: it has no ignore_index."
+            yield Hit(loss.node, says, "likely" if here else "look")
 
 
 def collated(script: Script) -> bool:

@@ -30,7 +30,10 @@ WEIGHTS = re.compile(r"^(class|cls|label|pos|sample)_?weights?$", re.I)
     ),
 )
 def check(script: Script) -> Iterator[Hit]:
-    for scope in script.module.scopes:
+    told = any(
+        WEIGHTS.match(name) or HELPER.search(name) for name in script.module.names if "eig" in name or "freq" in name
+    )
+    for scope in script.module.scopes if told else ():
         if scope.kind not in ("function", "module"):
             continue
         for name, defs in scope.defs.items():

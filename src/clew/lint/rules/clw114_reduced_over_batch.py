@@ -2,8 +2,7 @@
 
 What it sees: in a forward pass, mean, sum, max or another reduction over axis 0, or normalize and cosine_similarity
 over axis 0, of something that surely has the batch there: the output of a layer with batch_first=True, of a
-convolution or a batch norm, or of embeddings whose positions the same class counts along axis 1; softmax over an axis
-that one unit has made one wide.
+convolution or a batch norm; softmax over an axis that one unit has made one wide.
 Why it matters: each prediction then depends on its neighbours in the batch, all of them get the same features, and
 with a batch of one the network does something else than in training. A softmax over one number is always one.
 Silent when: an axis was moved in between, or the layers keep the batch elsewhere.
@@ -15,9 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.flow import reaching
-from clew.lint.index import Where
+from clew.lint.index import Def, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
+from clew.lint.values import argument
 
 REDUCES = ("mean", "sum", "max", "amax", "min", "amin", "logsumexp", "normalize", "cosine_similarity", "std", "norm")
 FIRST = ("Conv1d", "Conv2d", "Conv3d", "BatchNorm1d", "BatchNorm2d", "MaxPool2d", "AdaptiveAvgPool2d", "MaxPool1d")
@@ -29,13 +29,16 @@ SAME = frozenset("Dropout LayerNorm ReLU GELU Linear Tanh SiLU Identity Embeddin
 @rule("CLW114", "reduced-over-batch", "loss.wrong_dim", "likely", "forward")
 def check(script: Script) -> Iterator[Hit]:
     for cls in script.module.classes:
-        forward = cls.methods.get("forward")
-        if forward is None or not script.is_module(cls):
+        if "forward" not in cls.methods:
             continue
-        for method in cls.methods.values():
-            for call in method.calls if method.name != "__init__" else ():
-                yield from reduced(script, call)
-                yield from over_one(script, call)
+        hits = [
+            hit
+            for method in cls.methods.values()
+            for call in (method.calls if method.name != "__init__" else ())
+            for hit in (*reduced(script, call), *over_one(script, call))
+        ]
+        if hits and script.is_module(cls):
+            yield from hits
 
 
 def reduced(script: Script, call: ast.Call) -> Iterator[Hit]:
@@ -88,17 +91,12 @@ def plain_call(node: Any, where: Where) -> ast.Call | None:
 
 def batch_first(script: Script, node: Any, where: Where, deep: int) -> bool:
     """Whether axis 0 of a value surely counts the examples."""
-    if deep == 0:
+    if deep <= 0 or where.block.scope.module is not script.module:
         return False
     scope = where.block.scope
     if isinstance(node, ast.Name):
         defs = reaching(scope.defs[node.id], where) if node.id in scope.defs else []
-        return bool(defs) and all(
-            made.how == "="
-            and made.path in ((), (0,))
-            and batch_first(script, made.value, made.where, deep - 1 if not made.path else min(deep - 1, 4))
-            for made in defs
-        )
+        return bool(defs) and all(defined(script, made, deep) for made in defs)
     if isinstance(node, ast.BinOp):
         return any(batch_first(script, side, where, deep - 1) for side in (node.left, node.right))
     if not isinstance(node, ast.Call):
@@ -108,6 +106,17 @@ def batch_first(script: Script, node: Any, where: Where, deep: int) -> bool:
         return batch_first(script, operand, where, deep - 1)
     values = script.value(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else ()
     return bool(values) and all(layer(script, value, node, where, deep) for value in values)
+
+
+def defined(script: Script, made: Def, deep: int) -> bool:
+    """A name for what a layer gave, the first of two things it gave, or what all callers hand over."""
+    if made.how == "param":
+        calls = script.project.callers(made.value)[:4]
+        given = [(argument(call, made.value, made.name), at) for call, at in calls]
+        return bool(given) and all(batch_first(script, arg, at, deep - 2) for arg, at in given)
+    if made.how != "=" or made.path not in ((), (0,)):
+        return False
+    return batch_first(script, made.value, made.where, deep - 1 if not made.path else min(deep - 1, 4))
 
 
 def layer(script: Script, value: Any, node: ast.Call, where: Where, deep: int) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.training import Event, Loop, here, training
+from clew.lint.training import Event, Loop, here, training, within
 
 STEPS = ("step", "scaler_step")
 
@@ -29,6 +29,7 @@ def check(script: Script) -> Iterator[Hit]:
         steps = loop.of(*STEPS)
         if loop.has("zero") and not loop.has("distributed") and not hidden(script, loop):
             yield from one_of_several(script, loop, steps)
+            yield from now_and_then(script, loop, steps)
         if not steps or loop.has("zero", "distributed") or hidden(script, loop) or once(loop):
             continue
         event = loop.of("backward")[0]
@@ -64,6 +65,24 @@ def in_windows(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
         if steps[0].order > inner[0].order:
             seen.add(inner[0].node)
             yield Hit(inner[0].node, "adds to the gradients of all updates before; nothing clears them after a step.")
+
+
+def now_and_then(script: Script, loop: Loop, steps: list[Event]) -> Iterator[Hit]:
+    """A step in every turn, and clearing only in every nth."""
+    zeros = loop.of("zero")
+    if len(zeros) != 1 or len(steps) != 1 or not within(loop, steps[0]) or zeros[0].through or zeros[0].looped:
+        return
+    gates = [block for block in zeros[0].block.chain() if block.kind == "if" and loop.block in block.chain()]
+    counts = any(
+        isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
+        for block in gates[:1]
+        if isinstance(block.node, ast.If)
+        for part in ast.walk(block.node.test)
+    )
+    if counts and len(gates) == 1:
+        yield Hit(
+            here(script, zeros[0]), "clears now and then, while every turn steps on all gradients since.", "likely"
+        )
 
 
 def one_of_several(script: Script, loop: Loop, steps: list[Event]) -> Iterator[Hit]:

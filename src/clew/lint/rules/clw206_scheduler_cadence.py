@@ -19,8 +19,11 @@ from clew.lint.training import Event, Loop, here, training, within
 EPOCHS = 1000  # milestones beyond this count batches
 
 
-@rule("CLW206", "scheduler-cadence", "train.scheduler_cadence", "likely", "backward manual_backward")
+@rule(
+    "CLW206", "scheduler-cadence", "train.scheduler_cadence", "likely", "backward manual_backward configure_optimizers"
+)
 def check(script: Script) -> Iterator[Hit]:
+    yield from configured(script)
     for loop in training(script).training():
         outer = loop.block.parent.loops() if loop.block.parent is not None else []
         if over_batches(loop) and (outer or called_in_loop(script, loop)):
@@ -32,6 +35,20 @@ def check(script: Script) -> Iterator[Hit]:
         for event in training(script).events(loop.block.scope):
             if event.kind == "schedule" and outer and event.block is outer[0] and counts_batches(script, event):
                 yield Hit(here(script, event), f"{kind(event)} counts batches here, but is stepped once per epoch.")
+
+
+def configured(script: Script) -> Iterator[Hit]:
+    """{"scheduler": ..., "interval": "step"} in Lightning, which steps once per epoch when nothing is said."""
+    for node in script.module.nodes.get(ast.Dict, []) if script.mentions("configure_optimizers") else ():
+        pairs = zip(node.keys, node.values, strict=True)
+        held = {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
+        said = script.constant(held.get("interval"), "?") if "interval" in held else "epoch"
+        for value in script.value(held["scheduler"]) if "scheduler" in held else ():
+            event = Event("schedule", node, (), script.where(node).block, "", value)
+            if said == "step" and counts_epochs(script, event):
+                yield Hit(node, f"{kind(event)} counts epochs here, but is stepped after every batch.")
+            elif said == "epoch" and kind(event) == "OneCycleLR" and counts_batches(script, event):
+                yield Hit(node, f"{kind(event)} counts batches here, but is stepped once per epoch.")
 
 
 def kind(event: Event) -> str:
@@ -97,7 +114,11 @@ def counts_batches(script: Script, event: Event) -> bool:
             script.arg(value.node, -1, "total_steps")
         )
     if name.startswith("get_") and name.endswith("warmup"):
-        return per_batch(script.arg(value.node, 2, "num_training_steps"))
+        given = script.arg(value.node, 2, "num_training_steps")
+        if isinstance(given, ast.Name) and value.where is not None:
+            defs = value.where.block.scope.defs.get(given.id, [])
+            given = defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else given
+        return per_batch(given)
     return False
 
 

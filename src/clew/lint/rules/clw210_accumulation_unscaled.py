@@ -33,6 +33,24 @@ def check(script: Script) -> Iterator[Hit]:
                 )
 
     yield from nested(script)
+    yield from in_function(script)
+
+
+def in_function(script: Script) -> Iterator[Hit]:
+    """The same as a function that takes one step: zero_grad, a loop over parts of the batch, step."""
+    for scope in script.module.scopes:
+        if scope.kind != "function" or not scope.loops:
+            continue
+        events = training(script).events(scope)
+        outside = [event for event in events if event.block is scope.body and not event.through]
+        kinds = [event.kind for event in outside if event.kind in ("zero", "step", "scaler_step")]
+        back = [event for event in events if event.kind == "backward" and not event.through]
+        if kinds not in (["zero", "step"], ["zero", "scaler_step"], ["step", "zero"]) or len(back) != 1:
+            continue
+        near = back[0].block.loops()
+        if len(near) == 1 and back[0].block is near[0] and micro(near[0]) and undivided(script, back[0]):
+            count = ast.unparse(near[0].node.iter)  # type: ignore[attr-defined]
+            yield Hit(back[0].node, f"{count} adds up to one step, and the loss is not divided by that number.")
 
 
 def nested(script: Script) -> Iterator[Hit]:
@@ -56,6 +74,8 @@ def micro(block: Block) -> bool:
     if not isinstance(block.node, ast.For):
         return False
     said = ast.unparse(block.node.iter).lower()
+    if any(word in said for word in (".chunk(", ".tensor_split(", "micro")):
+        return True
     return said.startswith("range(") and any(word in said for word in ("accum", "micro", "grad_", "chunk", "virtual"))
 
 

@@ -19,6 +19,7 @@ from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import training
+from clew.lint.values import Value
 
 
 @rule("CLW214", "optimizer-of-old-model", "train.params_not_in_optimizer", "likely", "backward " + " ".join(OPTIMIZERS))
@@ -28,6 +29,19 @@ def check(script: Script) -> Iterator[Hit]:
         for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)
     ]
     yield from of_a_copy(script)
+    yield from unnamed(script)
+    for _, model, where in made:
+        scope = where.block.scope
+        for target, value, at in scope.attr_sets if model.startswith(f"{scope.me}.") and scope.me else ():
+            anew = text(target) == model and at.order > where.order and at.block is where.block
+            again = any(other == model and place.order > at.order for _, other, place in made)
+            if (
+                anew
+                and not again
+                and isinstance(value, ast.Call)
+                and (builds(value, model) or newly(script, value, model))
+            ):
+                yield Hit(target, f"replaces {model} after the optimiser took the parameters of the one before.")
     for call, model, where in made:
         if not model or "." in model or where.block.loops():
             continue
@@ -41,9 +55,45 @@ def check(script: Script) -> Iterator[Hit]:
             ):
                 continue
             again = any(other == model and at.order > later.where.order for _, other, at in made)
-            if not again and builds(later.value, model) and later.where.block is where.block:
+            anew = builds(later.value, model) or (
+                isinstance(later.value, ast.Call) and newly(script, later.value, model)
+            )
+            if not again and anew and later.where.block is where.block:
                 yield Hit(call, f"holds the parameters of a model that line {later.node.lineno} replaces.")  # type: ignore[attr-defined]
                 break
+
+
+def unnamed(script: Script) -> Iterator[Hit]:
+    """Adam(Net().parameters()): the model is made for the optimiser alone."""
+    if not script.mentions("backward"):
+        return
+    for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS):
+        given = script.arg(call, 0, "params")
+        func = given.func if isinstance(given, ast.Call) else None
+        base = func.value if isinstance(func, ast.Attribute) and func.attr == "parameters" else None
+        if not isinstance(base, ast.Call) or not isinstance(base.func, ast.Name) or script.tests:
+            continue
+        values = script.value(base)
+        if values and all(one.kind == "instance" and one.const != "self" and is_made(script, one) for one in values):
+            yield Hit(call, "holds a model that is made for it alone: nothing that is trained is in it.")
+
+
+def newly(script: Script, node: ast.Call, model: str) -> bool:
+    """Whether a function or method of the project makes a network, without being given the old one."""
+    given = [text(arg) for arg in (*node.args, *(word.value for word in node.keywords))]
+    func = helper(script, node, script.where(node))
+    if func is None or model in given:
+        return False
+    return all(
+        value.kind == "instance" and value.const != "self" and is_made(script, value) for value in script.value(node)
+    )
+
+
+def is_made(script: Script, value: Value) -> bool:
+    """Whether a value is a network that a call has just made."""
+    if not isinstance(value.node, ast.Call):
+        return False
+    return value.name.startswith("torch.nn.") or (value.cls is not None and script.is_module(value.cls))
 
 
 def of_a_copy(script: Script) -> Iterator[Hit]:
@@ -100,6 +150,8 @@ def value_owner(call: ast.Call) -> ast.expr | None:
 
 def builds(node: object, model: str) -> bool:
     """Whether an expression makes a new model without using the old one."""
+    if isinstance(node, ast.Call) and text(node.func) in ("copy.deepcopy", "deepcopy"):
+        return True
     if not isinstance(node, ast.Call) or any(
         isinstance(part, ast.Name) and part.id == model for part in ast.walk(node)
     ):

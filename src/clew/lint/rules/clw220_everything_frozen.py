@@ -10,7 +10,7 @@ Fix: freeze first, then replace the head; or unfreeze the head.
 import ast
 from collections.abc import Iterator
 
-from clew.lint.index import Where
+from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
 from clew.lint.script import Hit, Script, text
@@ -23,7 +23,7 @@ def check(script: Script) -> Iterator[Hit]:
         for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)
     ]
     yield from new_head_frozen(script)
-    for model, where, node in frozen(script):
+    for model, where, node in (*frozen(script), *by_helper(script)):
         taken = [
             at for name, at in made if name == model and at.block.scope is where.block.scope and at.order > where.order
         ]
@@ -113,6 +113,8 @@ def by_helper(script: Script) -> Iterator[tuple[str, Where, ast.AST]]:
     """Calls of a function that does nothing but freeze all of its parameter."""
     for owner_, _, loop in list(frozen(script)):
         func = script.scope(loop)
+        if func.kind == "function" and func.cls is not None and owner_ == func.me and not func.returns:
+            yield from by_method(script, func)
         if func.kind != "function" or func.cls is not None or func.params[:1] != [owner_] or func.returns:
             continue
         if script.where(loop).block is not func.body or len(func.loops) > 1:
@@ -120,6 +122,17 @@ def by_helper(script: Script) -> Iterator[tuple[str, Where, ast.AST]]:
         for call in script.calls(func.name):
             if isinstance(call.func, ast.Name) and len(call.args) == 1 and not call.keywords and text(call.args[0]):
                 yield text(call.args[0]), script.where(call), call
+
+
+def by_method(script: Script, func: Scope) -> Iterator[tuple[str, Where, ast.AST]]:
+    """model.freeze(), where that freezes all of the model and does nothing else."""
+    if len(func.loops) > 1 or len(func.attr_sets) > 1 or func.name == "__init__":
+        return
+    for call in script.calls(func.name):
+        base = call.func.value if isinstance(call.func, ast.Attribute) and not call.args else None
+        values = script.value(base) if base is not None else ()
+        if len(values) == 1 and values[0].cls is func.cls and text(base):
+            yield text(base), script.where(call), call
 
 
 def changed(script: Script, model: str, start: Where, end: Where) -> bool:

@@ -10,6 +10,8 @@ Fix: add them with add_param_group, or give the optimiser all parameters from th
 import ast
 from collections.abc import Iterator
 
+from clew.lint.data import helper
+from clew.lint.index import Where
 from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS
 from clew.lint.script import Hit, Script
@@ -24,6 +26,7 @@ def check(script: Script) -> Iterator[Hit]:
         given = script.arg(call, 0, "params")
         if given is None or "requires_grad" not in ast.unparse(given):
             continue
+        yield from by_helper(script, where, [other for _, other in made])
         for target, value, at in where.block.scope.attr_sets:
             on = target.attr == "requires_grad" and isinstance(value, ast.Constant) and value.value is True
             if (
@@ -34,6 +37,29 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(
                     target, "is switched on after the optimiser took only what was trainable then; nothing moves it."
                 )
+
+
+def by_helper(script: Script, where: Where, made: list[Where]) -> Iterator[Hit]:
+    """A function of the project that switches gradients on, called after the optimiser was made."""
+    for call in where.block.scope.calls:
+        at = script.where(call)
+        if at.order <= where.order or any(other.order > at.order or shared(other, at) for other in made):
+            continue
+        func = helper(script, call, at)
+        if func is None:
+            continue
+        on = any(
+            target.attr == "requires_grad" and isinstance(value, ast.Constant) and value.value is True
+            for target, value, _ in func.attr_sets
+        ) or any(
+            isinstance(inner.func, ast.Attribute)
+            and inner.func.attr == "requires_grad_"
+            and not inner.args
+            and not inner.keywords
+            for inner in func.calls
+        )
+        if on:
+            yield Hit(call, "switches on what the optimiser did not take; nothing moves it.")
 
 
 def shared(first: object, second: object) -> bool:

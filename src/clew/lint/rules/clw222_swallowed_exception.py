@@ -1,7 +1,8 @@
 """Errors inside training are caught and dropped.
 
 What it sees: a try around backward or an optimiser's step whose handler for everything, or for RuntimeError, only
-passes, continues, counts or prints.
+passes, continues, counts or prints; contextlib.suppress around the same; for a look, a __getitem__ that gives something
+else when an example cannot be read.
 Why it matters: a wrong shape, a NaN check or a device error turns into skipped batches. Training goes on, on less
 data or on none, and the curve looks like a model that does not learn.
 Silent when: the handler raises, tests what happened, frees memory, or catches something narrow such as
@@ -48,6 +49,27 @@ def check(script: Script) -> Iterator[Hit]:
 
     yield from suppressed(script)
     yield from replaced(script)
+    yield from decorated(script)
+
+
+def decorated(script: Script) -> Iterator[Hit]:
+    """A training step under a decorator of the project that drops whatever it raises."""
+    for scope in script.module.scopes:
+        if not scope.decorators() or not any(one.kind == "backward" for one in training(script).events(scope)):
+            continue
+        for item in scope.decorators():
+            target = item.func if isinstance(item, ast.Call) else item
+            values = script.values.value(target, script.where(scope.node), None)
+            func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+            for node in ast.walk(func.node) if func is not None else ():
+                drops = isinstance(node, ast.Try) and any(
+                    broad(handler) and all(idle(part) or isinstance(part, ast.Return) for part in handler.body)
+                    for handler in node.handlers
+                )
+                if drops:
+                    says = "whatever this training step raises is dropped by its decorator."
+                    yield Hit(item, says, "likely")
+                    break
 
 
 def suppressed(script: Script) -> Iterator[Hit]:
@@ -74,6 +96,10 @@ def replaced(script: Script) -> Iterator[Hit]:
     """A data set whose __getitem__ gives something else when an example cannot be read."""
     for node in script.module.statements.get(ast.Try, []):
         scope = script.scope(node)
+        if scope.name == "training_step" and any(isinstance(part, ast.Return) for part in node.body):
+            for handler in node.handlers:
+                if broad(handler) and all(idle(statement) for statement in handler.body):
+                    yield Hit(handler, "errors of the training step are dropped: a broken batch is passed over.")
         if scope.name != "__getitem__" or scope.cls is None:
             continue
         for handler in node.handlers:
@@ -124,5 +150,7 @@ def idle(statement: ast.stmt) -> bool:
         return text(statement.value.left) == text(statement.targets[0]) != ""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         name = text(statement.value.func)
-        return name == "print" or name.split(".")[0] in ("logger", "logging", "log", "tqdm", "warnings", "traceback")
+        noted = ("append", "add", "warning", "warn", "error", "exception", "info", "debug", "log", "write")
+        heard = name.split(".")[0] in ("logger", "logging", "log", "tqdm", "warnings", "traceback")
+        return name == "print" or heard or ("." in name and name.rsplit(".", 1)[-1] in noted)
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

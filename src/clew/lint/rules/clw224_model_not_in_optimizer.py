@@ -33,6 +33,7 @@ from clew.lint.values import Value
 def check(script: Script) -> Iterator[Hit]:
     yield from half_configured(script)
     yield from one_part(script)
+    yield from in_groups(script)
     seen: set[ast.AST] = set()
     for loop in training(script).training():
         held = trained(script, loop) if loop.has("step", "scaler_step") else set()
@@ -61,6 +62,46 @@ def one_part(script: Script) -> Iterator[Hit]:
             if rest:
                 yield Hit(call, f"holds {ast.unparse(part)} only; {rest} of {name} is never trained.")
                 break
+
+
+def in_groups(script: Script) -> Iterator[Hit]:
+    """Groups of some parts of a model, with a part left out."""
+    if FREEZES & words_in(script.module.tree) - {"eval", "no_grad", "detach", "weights", "inference_mode"}:
+        return
+    for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS):
+        given = script.arg(call, 0, "params")
+        values = script.value(given) if given is not None else ()
+        if len(values) != 1 or values[0].kind != "items" or isinstance(values[0].node, ast.Dict):
+            continue
+        parts = [part for item in values[0].items for part in asked(item)]
+        wholes = {text(part.value) for part in parts if isinstance(part, ast.Attribute)}
+        if len(parts) < 2 or len(parts) != len(values[0].items) or len(wholes) != 1 or "" in wholes:
+            continue
+        names = {part.attr for part in parts if isinstance(part, ast.Attribute)}
+        for value in script.value(parts[0].value) if isinstance(parts[0], ast.Attribute) else ():
+            rest = left_out(script, value, names)
+            if rest:
+                yield Hit(call, f"holds {', '.join(sorted(names))} only; {rest} of {wholes.pop()} is in no group.")
+                break
+
+
+def asked(node: ast.AST) -> list[ast.expr]:
+    """The parts whose parameters a group asks for."""
+    return [
+        part.func.value
+        for part in ast.walk(node)
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "parameters"
+    ]
+
+
+def left_out(script: Script, value: Value, names: set[str]) -> str:
+    if value.kind != "instance" or value.cls is None or value.const == "self" or not script.is_module(value.cls):
+        return ""
+    for name, defs in value.cls.attrs.items():
+        made = script.values.defined(defs[0], None) if len(defs) == 1 and name not in names else ()
+        if made and all(one.kind == "instance" and weighs(script, one) for one in made):
+            return name
+    return ""
 
 
 def asks_for_more(script: Script, name: str, part: ast.AST | None) -> bool:

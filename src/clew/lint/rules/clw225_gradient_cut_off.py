@@ -240,7 +240,7 @@ def in_forwards(script: Script) -> Iterator[Hit]:
             dead.update(found.dead)
         for name, cut in sorted(dead.items()):
             known = (
-                name.removeprefix("self.") in made
+                name.removeprefix("self.").split(".")[0] in made
                 and cut.reason in CUTS
                 and not any(related(name, other) for other in live)
             )
@@ -266,10 +266,9 @@ def borrows(script: Script, cls: Class) -> bool:
         return False
     for defs in cls.attrs.values():
         func = defs[0].value.func if len(defs) == 1 and isinstance(defs[0].value, ast.Call) else None
-        if isinstance(func, ast.Name) and any(
-            made.how == "import" for made in script.module.main.defs.get(func.id, [])
-        ):
-            return True
+        for made in script.module.main.defs.get(func.id, []) if isinstance(func, ast.Name) else ():
+            if made.how == "import" or (made.how == "class" and not CUTTING.isdisjoint(words(made.value))):
+                return True
     return False
 
 

@@ -51,8 +51,10 @@ def check(script: Script) -> Iterator[Hit]:
 
 def shared(script: Script) -> Iterator[Hit]:
     """One function for both phases, which sets one mode for both."""
+    if not script.mentions("backward", "manual_backward") or not script.mentions("train", "eval"):
+        return
     for scope in script.module.scopes:
-        if scope.kind != "function" or not scope.params:
+        if scope.kind not in ("function", "module"):
             continue
         events = training(script).events(scope)
         back = [event for event in events if event.kind == "backward" and not event.maybe]
@@ -63,7 +65,9 @@ def shared(script: Script) -> Iterator[Hit]:
         # A mode that is set under a condition is set on purpose.
         if any(event.maybe or conditional(event) for event in modes) or modes[0].order > back[0].order:
             continue
-        if not both(script, scope, switch):
+        if not phases(scope, switch) and not both(script, scope, switch):
+            continue
+        if phases(scope, switch) and scope.defs[switch][0].where.block not in modes[0].block.chain():
             continue
         which, cause = ("training", "") if modes[0].kind == "train" else ("evaluation", "train.eval_mode_in_training")
         says = f"runs for both values of {switch}: training and validation both happen in {which} mode."
@@ -77,9 +81,17 @@ def phase(script: Script, back: Event, scope: Scope) -> str:
             continue
         test = spelled(block.node.test, script.where(block.node))
         name = test.left if isinstance(test, ast.Compare) else test
-        if isinstance(name, ast.Name) and name.id in scope.params:
+        if isinstance(name, ast.Name) and (name.id in scope.params or phases(scope, name.id)):
             return name.id
     return ""
+
+
+def phases(scope: Scope, name: str) -> bool:
+    """for phase in ("train", "val")"""
+    defs = scope.defs.get(name, [])
+    words = defs[0].value.elts if len(defs) == 1 and isinstance(defs[0].value, ast.Tuple | ast.List) else []
+    told = [word.value for word in words if isinstance(word, ast.Constant)]
+    return bool(defs) and defs[0].how == "for" and "train" in told and len(told) > 1
 
 
 def conditional(event: Event) -> bool:

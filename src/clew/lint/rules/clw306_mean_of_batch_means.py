@@ -11,6 +11,7 @@ Fix: add up sums and divide by the number of examples.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.data import helper
 from clew.lint.flow import reaching
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
@@ -67,6 +68,9 @@ def batch_mean(node: ast.AST) -> bool:
 
 def mean_loss(script: Script, node: ast.AST) -> bool:
     """`loss_fn(pred, y).item()`, or a name that was given that: the mean over one batch."""
+    func = helper(script, node, script.where(node)) if isinstance(node, ast.Call) else None
+    if func is not None and len(func.returns) == 1 and batch_mean(func.returns[0][0]):
+        return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "detach"):
         return mean_loss(script, node.func.value)
     if isinstance(node, ast.Call) and ast.unparse(node.func) == "float" and node.args:

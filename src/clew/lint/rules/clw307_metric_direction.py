@@ -122,7 +122,8 @@ def watchers(script: Script) -> Iterator[Hit]:
             mode = script.constant(said, "") if said is not None else "min" if lightning else ""
         better = way(watched) if isinstance(watched, str) else ""
         if better and mode in BETTER and mode != better:
-            yield Hit(call, f"watches {watched} with mode {mode!r}, but {BETTER[better]} is better for it.")
+            place = script.arg(call, -1, "greater_is_better") or script.arg(call, -1, "mode") or call
+            yield Hit(place, f"watches {watched} with mode {mode!r}, but {BETTER[better]} is better for it.")
     for node in script.module.nodes.get(ast.Dict, []):
         yield from configured(script, node)
 
@@ -174,14 +175,21 @@ def kept(script: Script) -> Iterator[Hit]:
             best, new, below = left, right, not below
         if "best" not in best.lower() or "best" in new.lower():
             continue
-        taken = any(
-            isinstance(part, ast.Assign) and text(part.targets[0]) == best and text(part.value) == new
-            for part in node.body
-        )
+        taken = any((best, new) in given(part) for part in node.body)
         source = test.left if text(test.left) == new else test.comparators[0]
         better = figure(script, source, script.where(node)) if taken else ""
         if better and (better == "min") != below:
             yield Hit(test, f"keeps the worst: for {new} {BETTER[better]} is better.")
+
+
+def given(node: ast.stmt) -> list[tuple[str, str]]:
+    """The names that a statement sets, with the names they are set to."""
+    if not isinstance(node, ast.Assign):
+        return []
+    target, value = node.targets[0], node.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        return [(text(one), text(other)) for one, other in zip(target.elts, value.elts, strict=True)]
+    return [(text(target), text(value))]
 
 
 def chosen(script: Script) -> Iterator[Hit]:

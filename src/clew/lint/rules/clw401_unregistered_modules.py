@@ -1,7 +1,8 @@
 """Layers live in a plain list or dict.
 
-What it sees: a list, tuple or dict of layers, written out, comprehended or appended to, kept on self in a class that
-is a module.
+What it sees: a list, tuple or dict of layers, written out, comprehended, appended to or made by a function of the
+project, kept on self in a class that is a module; layers kept by an object that is no module itself; layers made in
+forward.
 Why it matters: the module does not see them. They are not in parameters(), so no optimiser trains them; not in
 state_dict(), so they are lost on saving; and they stay behind when the model moves to another device.
 Silent when: the list is wrapped by ModuleList, ModuleDict or Sequential anywhere, its members are added by
@@ -52,6 +53,9 @@ def in_plain_object(script: Script) -> Iterator[Hit]:
             for made in defs:
                 if made.how != "=" or made.path or not isinstance(made.value, ast.Call):
                     continue
+                last = text(made.value.func).rsplit(".", 1)[-1]
+                if not last[:1].isupper() or script.dotted(made.value.func).startswith(OUTSIDE):
+                    continue
                 held = [value.cls for value in script.value(made.value) if value.kind == "instance" and value.cls]
                 inner = [(one, layer) for one in held if (layer := bare(script, one))]
                 if not inner or not script.is_module(cls) or registered(cls, name):
@@ -87,11 +91,12 @@ def made_while_running(script: Script) -> Iterator[Hit]:
     """nn.Linear(...)(x) in forward: new weights in every call, which nothing trains."""
     for cls in script.module.classes:
         forward = cls.methods.get("forward") or cls.methods.get("training_step")
-        if forward is None or not script.is_module(cls):
-            continue
-        for call in forward.calls:
-            dotted = script.dotted(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else ""
-            if not dotted.startswith("torch.nn.") or not weighty(dotted) or dotted.endswith(SHELLS):
+        for call in forward.calls if forward is not None else ():
+            assert forward is not None
+            last = text(call.func).rsplit(".", 1)[-1]
+            if not last[:1].isupper() or not weighty(last) or last.endswith(SHELLS):
+                continue
+            if not script.dotted(call.func).startswith("torch.nn.") or not script.is_module(cls):
                 continue
             above = script.parent(call)
             held = isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name)
@@ -110,6 +115,7 @@ def applied_at_once(script: Script, node: Any) -> bool:
     return isinstance(above, ast.Call) and above.func is moved
 
 
+OUTSIDE = ("torch.", "numpy.", "builtins.", "transformers.", "math.", "copy.")
 SHELLS = ("ModuleList", "Parameter", "Sequential")
 
 
@@ -123,6 +129,8 @@ def from_helper(script: Script, made: Def) -> Def:
         return made._replace(value=inner, path=()) if isinstance(inner, ast.AST) else made
     if not isinstance(value, ast.Call) or made.path or not isinstance(value.func, ast.Name | ast.Attribute):
         return made
+    if text(value.func).rsplit(".", 1)[-1][:1].isupper() or script.dotted(value.func).startswith(OUTSIDE):
+        return made  # a class, or a library's function
     values = script.value(value.func)
     func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
     if func is None or len(func.returns) != 1 or func.yields or func.decorators():
@@ -145,6 +153,20 @@ def grown(made: Def) -> Def:
     """`self.layers = layers`, as if the list stood there: its members and what was appended to it."""
     scope = made.where.block.scope
     value = made.value
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and made.how == "=" and not made.path:
+        sides = (value.left, value.right)  # [first] + [Layer() for _ in range(n)]
+        if all(isinstance(side, ast.List | ast.ListComp) for side in sides):
+            members = [one for side in sides for one in (side.elts if isinstance(side, ast.List) else [side.elt])]  # type: ignore[attr-defined]
+            return made._replace(value=ast.copy_location(ast.List(elts=members, ctx=ast.Load()), value))
+    if isinstance(value, ast.Call) and made.how == "=" and not made.path:
+        name = text(value.func).rsplit(".", 1)[-1]
+        if name in ("OrderedDict", "defaultdict", "dict", "list") and not value.keywords and not value.args[1:]:
+            bare = not value.args or name == "defaultdict"
+            empty: ast.expr = ast.List(elts=[], ctx=ast.Load()) if name == "list" else ast.Dict(keys=[], values=[])
+            if bare:
+                return made._replace(value=ast.copy_location(empty, value))
+        if name in ("list", "tuple") and len(value.args) == 1 and isinstance(value.args[0], ast.Name):
+            return grown(made._replace(value=value.args[0]))
     if (
         made.how == "="
         and isinstance(value, ast.Call)
@@ -152,9 +174,16 @@ def grown(made: Def) -> Def:
         and len(value.args) == 1
     ):
         given = value.args[0]  # tuple(nn.Linear(d, 1) for _ in range(n))
+        if isinstance(given, ast.Call) and text(given.func) == "map" and isinstance(given.args[0], ast.Lambda):
+            single = ast.List(elts=[given.args[0].body], ctx=ast.Load())  # list(map(lambda k: nn.Linear(d, k), ks))
+            return made._replace(value=ast.copy_location(single, value))
         if isinstance(given, ast.GeneratorExp | ast.ListComp):
             each = ast.ListComp(elt=given.elt, generators=given.generators)
             return made._replace(value=ast.copy_location(each, value))
+    if isinstance(value, ast.Call) and text(value.func) == "dict" and len(value.args) == 1 and made.how == "=":
+        pairs = value.args[0]  # dict(zip(names, [nn.Linear(4, 2) for _ in names]))
+        zipped = isinstance(pairs, ast.Call) and text(pairs.func) == "zip" and len(pairs.args) == 2
+        return grown(made._replace(value=pairs.args[1])) if zipped and isinstance(pairs, ast.Call) else made
     if made.how != "=" or made.path or not isinstance(made.value, ast.Name):
         return made
     defs = scope.defs.get(made.value.id, [])

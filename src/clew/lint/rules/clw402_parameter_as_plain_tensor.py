@@ -1,7 +1,7 @@
 """A weight is a plain tensor.
 
 What it sees: in a class that is a module, an attribute set to a tensor with requires_grad, and not registered as a
-parameter or buffer.
+parameter or buffer; a Parameter that is moved, cast or multiplied before it is kept.
 Why it matters: it gets gradients, and no optimiser holds it: parameters() does not list it, state_dict() does not
 save it, and to(device) leaves it behind.
 Silent when: it is wrapped in Parameter, registered, or handed to an optimiser by name.

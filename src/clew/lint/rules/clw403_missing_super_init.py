@@ -1,7 +1,7 @@
 """A module does not initialise its base class.
 
-What it sees: a class that derives from nn.Module or LightningModule, whose __init__ sets layers before, or without,
-calling super().__init__().
+What it sees: a class that derives from nn.Module or LightningModule, also through a class of the project, whose
+__init__ sets layers before, or without, calling super().__init__().
 Why it matters: assigning the first layer raises. Where the layers come from elsewhere, hooks, modes and registration
 are missing and fail later and far away.
 Silent when: the base is another class of the project whose __init__ is called by name, or the class has no __init__.
@@ -32,7 +32,8 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         if script.dotted(cls.node.bases[0]) not in BASES and not inherits(script, cls):
             continue
-        late = too_late(script, init)
+        direct = script.dotted(cls.node.bases[0]) in BASES
+        late = too_late(script, init) if direct else None
         if late is not None:
             yield Hit(late, f"{cls.name} sets a layer before super().__init__(): it cannot be registered yet.")
             continue

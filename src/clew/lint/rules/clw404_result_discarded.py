@@ -1,7 +1,9 @@
 """The result of an operation that is not in place is thrown away.
 
 What it sees: a line that only calls masked_fill, clamp, to, detach, squeeze, transpose, softmax or another method or
-function of tensors that returns its result, on something that is a tensor; `x.at[i].set(...)` of jax.
+function of tensors that returns its result, on something that is a tensor; the same of numpy, of frames (dropna, drop,
+fillna) and data sets (map, filter); a layer or transform that is only called; `x.at[i].set(...)` of jax,
+apply_updates of optax, apply_gradients of flax.
 Why it matters: the tensor is unchanged. A mask that is never applied lets a model see its own future; a tensor that
 is never moved or detached fails elsewhere.
 Silent when: the method works in place (masked_fill_, model.to), or it is not known to be a tensor's.
@@ -57,6 +59,10 @@ def check(script: Script) -> Iterator[Hit]:
                 f"{name} gives back a new {lost} and leaves the old one as it was: the result is thrown away.",
                 "likely",
             )
+            continue
+        if name in NUMPY and script.dotted(call.func) == f"numpy.{name}" and script.arg(call, -1, "out") is None:
+            if not expected_to_raise(script, call) and not script.tests:
+                yield Hit(call, f"numpy.{name} leaves its input as it was: the result is thrown away.", "likely")
             continue
         if name not in FUNCTIONS and name not in ("to", "cuda"):
             continue
@@ -206,6 +212,10 @@ def of_layer(script: Script) -> Iterator[Hit]:
 QUIET_LAYERS = frozenset(
     "Dropout Dropout2d ReLU GELU LeakyReLU Tanh Sigmoid Softmax LayerNorm BatchNorm1d BatchNorm2d Linear Conv2d "
     "Embedding MaxPool2d AvgPool2d Flatten SiLU ELU GroupNorm".split()
+)
+NUMPY = frozenset(
+    "clip transpose reshape sort abs delete append concatenate where flip roll expand_dims squeeze log sqrt exp pad "
+    "moveaxis swapaxes repeat tile stack vstack hstack".split()
 )
 FRAMES = frozenset(
     "drop dropna fillna drop_duplicates rename reset_index set_index sort_values sort_index replace astype clip assign "

@@ -48,6 +48,9 @@ def check(script: Script) -> Iterator[Hit]:
             sizes = sizes[0].elts
         if (dotted and not dotted.startswith("torch.")) or len(sizes) < 3 or base is None:
             continue
+        if len(sizes) == 3 and anchors(script, base, sizes):
+            yield Hit(call, "counts channels among the places of the image: permute(0, 2, 3, 1) first.", "look")
+            continue
         shape = unpacked(script, base, script.where(call), 6)
         if shape and swapped(shape, sizes):
             yield Hit(
@@ -56,6 +59,20 @@ def check(script: Script) -> Iterator[Hit]:
             )
         elif len(sizes) == 3 and merges(script, sizes, call) and layout(script, base, script.where(call)) == FIRST:
             yield Hit(call, "merges heads that still stand before the positions: transpose(1, 2) first.")
+
+
+def anchors(script: Script, base: Any, sizes: list[Any]) -> bool:
+    """conv(x).view(n, -1, classes): the channels, which hold the classes, still stand before the places."""
+    where = script.where(base)
+    defs = where.block.scope.defs
+    if isinstance(base, ast.Name):
+        made = reaching(defs[base.id], where) if base.id in defs else []
+        base = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else None
+    values = script.value(base.func) if isinstance(base, ast.Call) else ()
+    conv = bool(values) and all(value.kind == "instance" and value.name == "torch.nn.Conv2d" for value in values)
+    last = ast.unparse(sizes[2])
+    named = "class" in last or last in ("k", "self.k", "4", "nc", "self.nc")
+    return conv and script.constant(sizes[1]) == -1 and named
 
 
 def swapped(shape: list[str], sizes: list[Any]) -> bool:

@@ -1,7 +1,7 @@
 """squeeze() without an axis on a batch.
 
-What it sees: squeeze() with no argument on the output of a model or a layer, in a training or validation loop, or on
-its way into a loss.
+What it sees: squeeze() with no argument on the output of a model or a layer, in a training or validation loop, on its
+way into a loss, or in a module whose last layer has one unit.
 Why it matters: it drops every axis of size one, the batch axis too. The last batch of an epoch may hold one example;
 then shapes change, a loss broadcasts silently, or the run stops after hours.
 Silent when: an axis is given, or the value does not come from a model.

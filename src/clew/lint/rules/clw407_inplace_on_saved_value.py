@@ -1,7 +1,8 @@
 """A value that autograd still needs is changed in place.
 
 What it sees: `x += ...`, `x.add_(...)` or an assignment into a slice of x, after x was the output of exp, sigmoid,
-tanh, softmax, sqrt or relu in a forward pass; `x -= ...` on an example that __getitem__ took out of a stored array;
+tanh, softmax, sqrt or relu in a forward pass; `x -= ...`, here or in a function of the project, on an example or a
+batch that was taken out of a stored array by an index or a slice;
 a tensor kept under a second name, `skip = x`, that is changed in place before that name is read.
 Why it matters: these operations compute their gradient from their own output. Autograd notices most of these cases
 when backward runs; those through .data it does not, and the gradients are wrong.

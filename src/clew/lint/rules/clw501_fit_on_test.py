@@ -9,6 +9,7 @@ Fix: fit on the training part, transform the rest.
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from clew.lint.data import HELD_OUT, MILD, TRAIN, handed, helped, learner
 from clew.lint.index import Where
@@ -21,6 +22,10 @@ from clew.lint.script import Hit, Script, text
 def check(script: Script) -> Iterator[Hit]:
     for call in script.calls("fit_transform", "fit"):
         given = script.arg(call, 0, "X")
+        both = joined(script, given) if isinstance(call.func, ast.Attribute) else ""
+        if both and (known := learner(script, call.func.value)) and known not in MILD:  # type: ignore[attr-defined]
+            yield Hit(call, f"{known} learns from {both} as well: it must only see the training part.", "likely")
+            continue
         name = base_name(given)
         if not isinstance(call.func, ast.Attribute) or not name or not HELD_OUT.search(name) or TRAIN.search(name):
             continue
@@ -37,6 +42,21 @@ def check(script: Script) -> Iterator[Hit]:
             )
 
     yield from by_helper(script)
+
+
+def joined(script: Script, node: Any) -> str:
+    """The held-out part in np.vstack([X_train, X_test]) or pd.concat([train, test])."""
+    if isinstance(node, ast.Name):
+        made = script.defs(node.id, script.scope(node))
+        node = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else None
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    name = text(node.func).rsplit(".", 1)[-1] if isinstance(node, ast.Call) else ""
+    if name not in ("vstack", "concatenate", "concat", "append", "cat", "r_") or not isinstance(node, ast.Call):
+        return ""
+    names = [part.id for arg in node.args for part in ast.walk(arg) if isinstance(part, ast.Name)]
+    trains = any(TRAIN.search(one) and not HELD_OUT.search(one) for one in names)
+    return next((one for one in names if HELD_OUT.search(one) and not TRAIN.search(one)), "") if trains else ""
 
 
 def by_helper(script: Script) -> Iterator[Hit]:

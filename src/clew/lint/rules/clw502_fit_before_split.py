@@ -1,7 +1,8 @@
 """Preprocessing is fitted on all data, and the data is split afterwards.
 
-What it sees: fit_transform of a scaler, imputer, selector, encoder or projection whose result is then divided by
-train_test_split or used in cross-validation.
+What it sees: fit_transform of a scaler, imputer, selector, encoder or projection, or a mean and spread by hand, whose
+result is then divided by train_test_split, random_split, folds, slices or indices, followed through functions, classes
+and files; a model fitted on all rows and judged on the held-out ones.
 Why it matters: the held-out part has shaped the features. For scaling the effect is small; selecting features or
 encoding targets on all data can make pure noise look predictive.
 Silent when: the fit comes after the split, or the object is part of a Pipeline.
@@ -15,7 +16,7 @@ from typing import Any
 from clew.lint.data import HELD_OUT, MILD, TRAIN, Split, folds, handed, helper, learner, roots, sources, splits
 from clew.lint.divide import divided, divisions, element
 from clew.lint.flow import reaching
-from clew.lint.index import Def, Where
+from clew.lint.index import Def, Scope, Where
 from clew.lint.model import Related
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
@@ -33,7 +34,13 @@ SUPERVISED = (
 CROSS = ("cross_val_score", "cross_validate", "cross_val_predict", "GridSearchCV", "RandomizedSearchCV")
 
 
-@rule("CLW502", "fit-before-split", "data.leak_split", "likely", "fit_transform fit train_test_split mean")
+@rule(
+    "CLW502",
+    "fit-before-split",
+    "data.leak_split",
+    "likely",
+    "fit_transform fit train_test_split mean max min median std fillna",
+)
 def check(script: Script) -> Iterator[Hit]:
     seen: set[ast.AST] = set()
     for split in (*splits(script), *folds(script)):
@@ -118,6 +125,19 @@ def fitting(home: Script, step: Step) -> str:
             base = node.func.value if node.func.attr == "fit_transform" else node.func.value.func.value  # type: ignore[attr-defined]
             kind = learner(home, base, step.where, step.context)
             return kind if kind not in MILD else ""
+        if node.func.attr == "transform" and node.args and (base := text(node.func.value)):
+            before = [
+                call
+                for call in step.where.block.scope.calls
+                if text(call.func) == f"{base}.fit"
+                and call.args
+                and root(call.args[0]) == root(node.args[0]) != ""
+                and isinstance(call.args[0], ast.Name | ast.Attribute)
+                and home.where(call).order < step.where.order
+            ]
+            kind = learner(home, node.func.value, step.where, step.context) if before else ""
+            if kind and kind not in MILD:
+                return kind
         if node.func.attr == "fillna" and node.args and own_statistic(node.args[0], root(node.func.value), True):
             return "fillna"
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Sub):
@@ -240,13 +260,13 @@ def on_everything(script: Script, split: Split, seen: set[ast.AST]) -> Iterator[
 
 def of_all_rows(script: Script) -> Iterator[Hit]:
     """mean = x.mean(0); x = (x - mean) / std; x[train], x[val]: the mean knows the held-out rows."""
-    for scope in script.module.scopes:
-        taken: dict[str, set[str]] = {}
-        for node in script.module.nodes.get(ast.Subscript, []):
-            index = node.slice.id if isinstance(node.slice, ast.Name) else ""
-            kind = "train" if TRAIN.search(index) else "out" if HELD_OUT.search(index) else ""
-            if kind and isinstance(node.value, ast.Name) and script.scope(node) is scope:
-                taken.setdefault(node.value.id, set()).add(kind)
+    found: dict[Scope, dict[str, set[str]]] = {}
+    for node in script.module.nodes.get(ast.Subscript, []):
+        index = node.slice.id if isinstance(node.slice, ast.Name) else ""
+        kind = "train" if TRAIN.search(index) else "out" if HELD_OUT.search(index) else ""
+        if kind and isinstance(node.value, ast.Name):
+            found.setdefault(script.scope(node), {}).setdefault(node.value.id, set()).add(kind)
+    for scope, taken in found.items():
         for name, kinds in taken.items():
             if len(kinds) < 2:
                 continue

@@ -1,7 +1,7 @@
 """Rows are oversampled before the split.
 
-What it sees: SMOTE, RandomOverSampler or another resampler, or sklearn's resample, applied to data that
-train_test_split or cross-validation then divides.
+What it sees: SMOTE, RandomOverSampler or another resampler, sklearn's resample or a sample with replacement, applied to
+data that train_test_split, cross-validation or slices then divide.
 Why it matters: copies and mixtures of held-out rows stand in the training part. The score is far too good and falls
 apart on new data.
 Silent when: only the training part is resampled, or the resampler stands in an imblearn Pipeline.

@@ -1,7 +1,8 @@
 """Time-ordered data is split at random.
 
-What it sees: train_test_split that shuffles, or a shuffled KFold, on rows that were sorted by time, carry lags,
-rolling windows or differences, or are indexed by date.
+What it sees: train_test_split that shuffles, random_split, a shuffled KFold or a permutation of indices, on rows that
+were sorted by time, carry lags, rolling windows or differences, are indexed by date, or are windows of one series,
+here or in functions, data sets and files of the project.
 Why it matters: neighbouring moments land on both sides. The model interpolates between rows it has seen, and the
 score promises a forecast it cannot make.
 Silent when: shuffle=False, TimeSeriesSplit, or nothing in sight says that the rows follow each other.
@@ -107,19 +108,17 @@ def windows(node: ast.ListComp | ast.GeneratorExp) -> bool:
     if len(node.generators) != 1 or not isinstance(node.generators[0].target, ast.Name):
         return False
     each = node.generators[0].target.id
-    counts = ast.unparse(node.generators[0].iter)
-    return (
-        "range(" in counts
-        and any(
-            isinstance(part, ast.Slice)
-            and isinstance(part.lower, ast.Name)
-            and part.lower.id == each
-            and isinstance(part.upper, ast.BinOp)
-            and each in ast.unparse(part.upper)
-            for part in ast.walk(node.elt)
-        )
-        and "," not in counts
-    )
+    counts = node.generators[0].iter
+    if not isinstance(counts, ast.Call) or text(counts.func) != "range":
+        return False
+    step = ast.unparse(counts.args[2]) if len(counts.args) == 3 else "1"
+    for part in ast.walk(node.elt):
+        if isinstance(part, ast.Slice) and isinstance(part.lower, ast.Name) and isinstance(part.upper, ast.BinOp):
+            wide = part.upper.right if text(part.upper.left) == each else part.upper.left
+            # Pieces that lie end to end share no rows.
+            if part.lower.id == each and each in ast.unparse(part.upper) and ast.unparse(wide) != step:
+                return True
+    return False
 
 
 TIMED = re.compile(r"['\"](\w*_)?(date|time|timestamp|datetime|day|hour|week|month|ts|period)(_\w*)?['\"]")

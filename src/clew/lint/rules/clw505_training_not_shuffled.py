@@ -1,7 +1,7 @@
 """Training data is read in the order of the disk.
 
 What it sees: a DataLoader kept under a name of training, over a map-style data set, without shuffle, sampler or
-batch_sampler.
+batch_sampler, or with a SequentialSampler; a loader with shuffle=False, made anywhere, that a training loop reads.
 Why it matters: files are usually sorted by class or by time. Batches are then of one kind, gradients point to the
 last class seen, and batch statistics swing.
 Silent when: a sampler is given, the data set is iterable or streaming, shuffled beforehand, or the loader also serves
@@ -35,7 +35,15 @@ ORDERED = re.compile(
 @rule("CLW505", "training-not-shuffled", "data.not_shuffled", "likely", "DataLoader backward")
 def check(script: Script) -> Iterator[Hit]:
     for call, name in loaders(script):
-        if script.tests or not TRAIN.search(name.rsplit(".", 1)[-1]) or SERVES.search(name) or script.starred(call):
+        if script.tests or not TRAIN.search(name.rsplit(".", 1)[-1]) or SERVES.search(name):
+            continue
+        if script.starred(call):
+            given = spread(script, call)
+            off = given.get("shuffle") if given is not None else None
+            read = isinstance(off, ast.Constant) and off.value is False
+            sampled = {"sampler", "batch_sampler"} & set(given or ())
+            if read and not sampled and not iterable(script, call) and trains(script):
+                yield Hit(call, "training data is read in its stored order: shuffle is off.", strong(script))
             continue
         shuffle = script.arg(call, 2, "shuffle")
         if shuffle is not None and script.constant(shuffle) is not False:
@@ -67,6 +75,49 @@ def check(script: Script) -> Iterator[Hit]:
     yield from by_loop(script)
 
 
+def spread(script: Script, call: ast.Call) -> dict[str, Any] | None:
+    """All keywords of a call, those behind ** included; None when they cannot be read."""
+    found: dict[str, Any] = {}
+    for word in call.keywords:
+        if word.arg is not None:
+            found[word.arg] = word.value
+            continue
+        inner = entries(script, word.value, 3)
+        if inner is None:
+            return None
+        found |= inner
+    return found
+
+
+def entries(script: Script, node: Any, deep: int) -> dict[str, Any] | None:
+    """What a dict holds: {"a": 1, **common}, dict(a=1)."""
+    if isinstance(node, ast.Name):
+        made = script.defs(node.id, script.scope(node))
+        node = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else None
+    if deep == 0 or node is None:
+        return None
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(node, ast.Dict):
+        pairs = [
+            (key.value if isinstance(key, ast.Constant) else key, value)
+            for key, value in zip(node.keys, node.values, strict=True)
+        ]
+    elif isinstance(node, ast.Call) and text(node.func) == "dict" and not node.args:
+        pairs = [(word.arg, word.value) for word in node.keywords]
+    else:
+        return None
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key is None:
+            inner = entries(script, value, deep - 1)
+            if inner is None:
+                return None
+            found |= inner
+        elif isinstance(key, str):
+            found[key] = value
+    return found
+
+
 def strong(script: Script) -> str:
     return "likely" if script.mentions("backward") else "look"
 
@@ -93,6 +144,9 @@ def by_loop(script: Script) -> Iterator[Hit]:
         if script.tests or not isinstance(node, ast.For) or not loop.has("step", "scaler_step"):
             continue
         said = ast.unparse(node.iter)
+        made_each = from_dict(script, unwrapped(node.iter))
+        if made_each is not None and repeats(script, loop.block):
+            yield Hit(made_each, "the training loop reads its data in stored order, epoch after epoch.")
         for value in script.value(unwrapped(node.iter)):
             if not value.name.endswith(".DataLoader") or value.where is None or value.node in made:
                 continue
@@ -114,6 +168,28 @@ def by_loop(script: Script) -> Iterator[Hit]:
             related = (Related(home.module.path, call.lineno, "the loader is made here"),) if home is not script else ()
             at = call if home is script else node.iter
             yield Hit(at, "the training loop reads its data in stored order, epoch after epoch.", related=related)
+
+
+def from_dict(script: Script, node: Any) -> ast.Call | None:
+    """loaders["train"] of {part: DataLoader(data, shuffle=False) for part, data in ...}"""
+    if (
+        not isinstance(node, ast.Subscript)
+        or not isinstance(node.slice, ast.Constant)
+        or "train" not in str(node.slice.value)
+    ):
+        return None
+    base = node.value
+    cls = script.class_of(script.scope(node))
+    if isinstance(base, ast.Attribute):
+        defs = cls.attrs.get(base.attr, []) if cls is not None else []
+    else:
+        defs = script.defs(text(base), script.scope(node))
+    value = defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else None
+    call = value.value if isinstance(value, ast.DictComp) else None
+    if not isinstance(call, ast.Call) or not script.dotted(call.func).endswith("DataLoader") or script.starred(call):
+        return None
+    off = script.constant(script.arg(call, 2, "shuffle")) is False
+    return call if off and script.arg(call, 3, "sampler") is None and not iterable(script, call) else None
 
 
 def passed(script: Script, value: Value, at: int, name: str) -> Any:

@@ -1,6 +1,7 @@
 """Held-out data is augmented at random.
 
-What it sees: a data set named val or test that is built with a transform of random crops, flips, jitter or erasing.
+What it sees: a data set named val or test that is built with a transform of random crops, flips, jitter or erasing, or
+is split off from one; a function that is told which part it is for and does not look.
 Why it matters: the score then depends on luck, changes from run to run, and measures distorted data.
 Silent when: the transform has no random step, or test-time augmentation is named.
 Fix: a transform without random steps for held-out data.
@@ -39,6 +40,8 @@ def check(script: Script) -> Iterator[Hit]:
     for scope in script.module.scopes:
         for call in scope.calls:
             given = script.arg(call, -1, "transform") or script.arg(call, -1, "transforms")
+            if given is None and call.args and HELD_OUT.search(kept_as(script, call).rsplit(".", 1)[-1]):
+                given = next((arg for arg in call.args if isinstance(arg, ast.Name) and composed(script, arg)), None)
             if given is None:
                 continue
             name = kept_as(script, call).rsplit(".", 1)[-1]
@@ -53,6 +56,11 @@ def check(script: Script) -> Iterator[Hit]:
 
     yield from deaf(script)
     yield from shared(script)
+
+
+def composed(script: Script, node: ast.Name) -> bool:
+    """A transform put together from steps, handed over by position."""
+    return all(value.kind == "instance" and value.name.endswith("Compose") for value in script.value(node))
 
 
 def shared(script: Script) -> Iterator[Hit]:

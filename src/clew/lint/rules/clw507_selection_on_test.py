@@ -1,7 +1,8 @@
 """The test set decides which model is kept.
 
 What it sees: in a loop over epochs, a result computed on test data is compared with the best so far, and the
-comparison saves a model or stops the run; the same handed to an early stopper.
+comparison saves a model or stops the run; the same handed to an early stopper, a scheduler or a search; the best of a
+table of results on test data; eval_set or eval_dataset of a fit that stops early.
 Why it matters: the best of many looks at the test set is no test any more: the reported score is optimistic by the
 spread between epochs.
 Silent when: held-out data named val decides, or no test data is in sight.
@@ -102,13 +103,22 @@ def compared(script: Script) -> Iterator[Sink]:
     for node in script.module.statements.get(ast.If, []):
         tests = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
         for test in tests:
+            given = test.args[:1] if isinstance(test, ast.Call) and STOPS.search(text(test.func)) else []
+            if given and keeps(node) and again(script, node):
+                yield test, given, script.where(node), "decides when to stop"
             if not isinstance(test, ast.Compare) or len(test.comparators) != 1:
                 continue
             sides = (test.left, test.comparators[0])
             best = next((side for side in sides if BEST.search(ast.unparse(side))), None)
-            if best is None or not script.where(node).block.loops() or not (keeps(node) or kept_too(node)):
+            if best is None or not again(script, node) or not (keeps(node) or kept_too(node)):
                 continue
             yield test, [sides[1] if best is sides[0] else sides[0]], script.where(node), "chooses what is kept"
+
+
+def again(script: Script, node: ast.If) -> bool:
+    """Whether a comparison is made time after time: in a loop, or in a function that a loop calls."""
+    block = script.where(node).block
+    return bool(block.loops()) or any(where.block.loops() for _, where in script.project.callers(block.scope))
 
 
 def kept_too(node: ast.If) -> bool:

@@ -1,7 +1,7 @@
 """The target column is left among the features.
 
-What it sees: y taken from a column of a frame, and X made of the same frame without dropping that column, in what is
-then fitted or split.
+What it sees: y taken from a column of a frame, and X made of the same frame without dropping that column, or of a list
+of columns, made here or by a function of the project, that holds it.
 Why it matters: the model reads the answer. The score is close to perfect and worthless.
 Silent when: the column is dropped, popped, deleted, or features are chosen by name.
 Fix: X = frame.drop(columns=[target]).
@@ -17,6 +17,7 @@ from clew.lint.flow import reaching
 from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import verb
 
 KEEPS = ("copy", "to_numpy", "astype", "select_dtypes", "fillna", "dropna")
 SPLITS = ("train_test_split", "cross_val_score", "cross_validate", "fit")
@@ -56,7 +57,8 @@ def followed(script: Script) -> Iterator[Hit]:
                     if said:
                         targets.setdefault(frame_name(part), set()).add(said)
                 elif INPUT.match(name) and (found := taken_columns(reader, part, where)) is not None:
-                    features.append((frame_name(part), part, found))
+                    whole = part.args[0] if isinstance(part, ast.Call) and verb(part) == "get_dummies" else part
+                    features.append((frame_name(whole), part, found))
         for frame, node, found in features:
             for target in sorted(targets.get(frame, ())):
                 held = target not in found.names if found.but else target in found.names
@@ -88,6 +90,10 @@ def column_of(reader: Reader, node: ast.AST, where: Where) -> str:
 def taken_columns(reader: Reader, node: ast.AST, where: Where) -> Columns | None:
     """What df[columns] or df.drop(columns=...) leaves, when it is more than a few names written out."""
     if isinstance(node, ast.Call):
+        name = verb(node)
+        whole = node.args[0] if name == "get_dummies" and node.args else None
+        if isinstance(whole, ast.Name) and Script.arg(node, -1, "columns") is None:
+            return reader.frame(whole, where)
         dropping = isinstance(node.func, ast.Attribute) and node.func.attr == "drop"
         found = reader.frame(node, where) if dropping else None
         return found if found is not None and found.names else None

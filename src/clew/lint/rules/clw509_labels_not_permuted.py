@@ -1,7 +1,7 @@
 """Inputs and labels are shuffled apart from each other.
 
 What it sees: two arrays that belong together each indexed by a permutation of its own, shuffled one after the other,
-or only one of the two permuted before both go on.
+or only one of the two permuted, shuffled or sorted before both go on.
 Why it matters: labels no longer belong to their inputs. The loss falls to that of guessing and stays there.
 Silent when: one permutation serves both, or the seed is set to the same value before each shuffle.
 Fix: draw one permutation and index both with it.
@@ -40,6 +40,7 @@ def check(script: Script) -> Iterator[Hit]:
     yield from picked_apart(script)
     yield from sampled_alone(script)
     yield from sorted_alone(script)
+    yield from attributes_only(script)
 
 
 def sorted_alone(script: Script) -> Iterator[Hit]:
@@ -75,14 +76,14 @@ def bare_param(init: Scope | None, defs: list[Def]) -> str:
 
 def picked_apart(script: Script) -> Iterator[Hit]:
     """x[order[i:j]] beside y[i:j], x[perm] beside y[other_perm]."""
-    for scope in script.module.scopes:
-        taken: dict[bool, list[tuple[ast.Subscript, frozenset[int]]]] = {True: [], False: []}
-        for node in script.module.nodes.get(ast.Subscript, []):
-            name = text(node.value).rsplit(".", 1)[-1]
-            kind = True if INPUTS.match(name) else False if LABELS.match(name) else None
-            if kind is None or script.scope(node) is not scope or isinstance(node.ctx, ast.Store):
-                continue
-            taken[kind].append((node, drawn(script, node.slice)))
+    found: dict[Scope, dict[bool, list[tuple[ast.Subscript, frozenset[int]]]]] = {}
+    for node in script.module.nodes.get(ast.Subscript, []):
+        name = text(node.value).rsplit(".", 1)[-1]
+        kind = True if INPUTS.match(name) else False if LABELS.match(name) else None
+        if kind is not None and not isinstance(node.ctx, ast.Store):
+            held = found.setdefault(script.scope(node), {True: [], False: []})
+            held[kind].append((node, drawn(script, node.slice)))
+    for taken in found.values():
         for x, first in taken[True]:
             for y, second in taken[False]:
                 near = script.statement(x) is script.statement(y)
@@ -325,6 +326,25 @@ def only_inputs(script: Script) -> Iterator[Hit]:
                     labels = next((other for other in scope.defs if beside(script, other, name, made.where.order)), "")
                     if labels:
                         yield Hit(made.node, f"{name} is permuted and {labels}, which goes with it, is not.")
+
+
+def attributes_only(script: Script) -> Iterator[Hit]:
+    """self.x = self.x[order], where nothing else is put into that order."""
+    for scope in script.module.scopes:
+        for target, value, _ in scope.attr_sets:
+            if (
+                not isinstance(value, ast.Subscript)
+                or text(value.value) != text(target)
+                or not INPUTS.match(target.attr)
+            ):
+                continue
+            order = value.slice
+            if not isinstance(order, ast.Name) or not order_of(script, order) or uses(script, order.id) != 1:
+                continue
+            for other in attributes(script, scope):
+                if LABELS.match(other.split(".")[1]) and beside(script, other, text(target), 0):
+                    yield Hit(target, f"{text(target)} is permuted and {other}, which goes with it, is not.")
+                    break
 
 
 def bare(node: ast.AST) -> str:

@@ -1,7 +1,8 @@
 """Loader workers draw the same random numbers.
 
-What it sees: in a data set that a DataLoader with several workers reads, a numpy generator made once, in __init__ or
-on import, and drawn from where examples are made; for a look, also numpy's global generator.
+What it sees: in a data set that a DataLoader with several workers reads, a generator of numpy, random or torch made
+once, in __init__ or on import, and drawn from where examples are made; for a look, the same in a transform, and
+numpy's global generator.
 Why it matters: every worker gets a copy of the generator in the same state, so all workers produce the same crops and
 flips, and with workers restarted per epoch every epoch repeats them. The global generator is seeded per worker since
 PyTorch 1.9; before that it has the same fault.
@@ -90,7 +91,10 @@ def draws(script: Script, cls: Class) -> tuple[ast.Call | None, ast.Call | None]
             if not isinstance(func, ast.Attribute):
                 continue
             dotted = script.dotted(func)
-            if dotted.startswith("numpy.random.") and dotted.count(".") == 2:
+            handed = script.arg(call, -1, "generator")
+            if handed is not None and made_before(script, handed):
+                own = own or call
+            elif dotted.startswith("numpy.random.") and dotted.count(".") == 2:
                 if dotted.rsplit(".", 1)[-1] not in ("default_rng", "RandomState", "seed", "Generator"):
                     shared = shared or call
             elif made_before(script, func.value):
@@ -104,7 +108,8 @@ def made_before(script: Script, node: ast.expr) -> bool:
     """A numpy generator kept on self or made on import."""
     if not isinstance(node, ast.Attribute | ast.Name):
         return False
-    values = script.value(node)
+    # torch.Generator().manual_seed(0) gives back the generator.
+    values = [value.owner if value.name == "manual_seed" and value.owner else value for value in script.value(node)]
     return all(
         value.name in GENERATORS
         and value.where is not None

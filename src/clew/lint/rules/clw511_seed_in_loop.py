@@ -9,12 +9,13 @@ Fix: seed once, before the loop.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from clew.lint.data import helper
 from clew.lint.index import Block, Where
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
 from clew.lint.training import training
 
 SEEDS = (
@@ -54,8 +55,40 @@ def check(script: Script) -> Iterator[Hit]:
             loop.block in around and loop.has("backward") and loop.has("step", "scaler_step")
             for loop in training(script).loops()
         )
-        if not script.tests and around and fixed and trains and not varies(call, around):
+        anew = any(fresh_model(script, block) for block in around[:1])
+        if not script.tests and around and fixed and trains and not anew and not varies(call, around):
             yield Hit(call, "sets the same seed in every turn: shuffling, dropout and augmentation repeat.")
+    yield from in_helpers(script)
+
+
+def in_helpers(script: Script) -> Iterator[Hit]:
+    """A function that seeds on its way, and that a training loop calls in every turn."""
+    for call in script.calls("manual_seed", "seed"):
+        scope = script.scope(call)
+        if script.dotted(call.func) not in SEEDS or not call.args or scope.kind != "function" or script.tests:
+            continue
+        if script.constant(call.args[0]) is None or "seed" in scope.name or scope.name in ("__init__", "main"):
+            continue
+        for _, where in script.project.callers(scope):
+            home = script.at_home(where)
+            around = where.block.loops()
+            if any(loop.block in around and loop.has("backward") for loop in training(home).loops()):
+                yield Hit(call, "sets the same seed whenever the training loop comes by: chance repeats in every turn.")
+                break
+
+
+def fresh_model(script: Script, block: Block) -> bool:
+    """Whether every turn makes a model of its own: then it is a run of its own, and may well start from one seed."""
+    return any(
+        block in script.where(node).block.chain()
+        for node in script.module.statements.get(ast.Assign, [])
+        if isinstance(node.value, ast.Call)
+        and MODEL.search(text(node.targets[0]))
+        and text(node.value.func).rsplit(".", 1)[-1] not in ("to", "cuda", "train", "eval")
+    )
+
+
+MODEL = re.compile(r"(^|_)(model|net|network)$", re.I)
 
 
 def in_epochs(script: Script) -> Iterator[ast.Call]:

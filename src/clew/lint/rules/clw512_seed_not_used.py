@@ -1,6 +1,7 @@
 """A seed is asked for and never used.
 
-What it sees: a --seed argument, or a SEED constant next to a training loop, that nothing in the file reads.
+What it sees: a --seed argument that nothing in the file reads, or that is only printed and saved while nothing is
+seeded; a parameter `seed` of a function that draws or trains and never looks at it.
 Why it matters: runs differ although they were told to be alike, and a comparison over seeds compares nothing.
 Silent when: the arguments are passed on as a whole, or anything reads the seed.
 Fix: seed Python, numpy and torch from it at the start.
@@ -24,6 +25,7 @@ def check(script: Script) -> Iterator[Hit]:
     if not script.mentions("torch", "numpy", "np", "sklearn", "jax"):
         return
     yield from unread_parameter(script)
+    yield from unread_field(script)
     for call in script.calls("add_argument"):
         flags = [script.constant(arg) for arg in call.args]
         if "--seed" not in flags or script.arg(call, -1, "dest") is not None:
@@ -79,6 +81,18 @@ def unread_parameter(script: Script) -> Iterator[Hit]:
         random = any(random_call(script, call) for call in scope.calls)
         if not empty and random and scope.cls is None and not scope.decorators():
             yield Hit(scope.node, f"{scope.name} takes a seed and never looks at it: runs with the same seed differ.")
+
+
+def unread_field(script: Script) -> Iterator[Hit]:
+    """A seed among the settings of a class, in a file that trains, seeds nothing, and never reads it."""
+    for cls in script.module.classes:
+        fields = cls.body.defs.get("seed", [])
+        if not fields or script.loads("seed") or not script.mentions("backward") or any(script.calls(*SETS)):
+            continue
+        if script.project.neighbours_with(script.module.path, ".seed") == 0:
+            yield Hit(
+                fields[0].node, "seed is among the settings and nothing reads it: runs with the same seed differ."
+            )
 
 
 def random_call(script: Script, call: ast.Call) -> bool:

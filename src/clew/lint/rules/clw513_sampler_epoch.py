@@ -1,6 +1,7 @@
 """A distributed sampler deals the same order in every epoch.
 
-What it sees: a DistributedSampler that shuffles, in a file with a loop over epochs, and no set_epoch anywhere.
+What it sees: a DistributedSampler that shuffles, in a file with a loop over epochs, or in a function of the project
+that made the loader of such a loop, and no set_epoch anywhere.
 Why it matters: the sampler seeds its shuffle with the epoch number, which stays zero. Every epoch visits the data in
 the same order and the same batches.
 Silent when: set_epoch is called, shuffle is off, or a framework that calls it is in use.

@@ -1,7 +1,7 @@
 """Held-out data is shuffled.
 
-What it sees: a DataLoader named val or test with shuffle=True, in a file where its batches or predictions are matched
-by position or only some batches are looked at.
+What it sees: a DataLoader of val or test data with shuffle=True, where labels or ids are read off the data set itself,
+in its own order, beside the predictions, or where only some batches are looked at.
 Why it matters: a score over all data does not change, but predictions no longer line up with the data set, and a
 score over the first batches changes from run to run.
 Silent when: the whole set is averaged, which is the usual case, or the loader feeds plots only.
@@ -16,7 +16,6 @@ from clew.lint.data import HELD_OUT, TRAIN, loaders
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.trail import root
 
 LABELS = ("targets", "labels", "y", "ys", "samples", "imgs", "classes_", "label", "df", "frame", "ids", "filenames")
 
@@ -53,7 +52,8 @@ def by_position(script: Script, name: str, call: ast.Call) -> bool:
     data = script.arg(call, 0, "dataset")
     said = text(data)
     scope = script.scope(call)
-    sources = {said, f"{name}.dataset"} - {""}
+    kept = {text(target) for target, value, _ in scope.attr_sets if said and text(value) == said}
+    sources = ({said, f"{name}.dataset"} | kept) - {""}
     for node in script.module.up:
         read = isinstance(node, ast.Attribute) and node.attr in LABELS and text(node.value) in sources
         if read and (script.scope(node) is scope or script.class_of(scope) is not None):
@@ -79,7 +79,8 @@ def given_arrays(script: Script, data: object) -> set[str]:
         defs = script.defs(data.id, script.scope(data))
         data = defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else None
     args = data.args[1:] if isinstance(data, ast.Call) and text(data.func).rsplit(".", 1)[-1][:1].isupper() else []
-    return {root(arg) for arg in args} - {""}
+    known = ("torch", "np", "numpy", "jnp")
+    return {part.id for arg in args for part in ast.walk(arg) if isinstance(part, ast.Name) and part.id not in known}
 
 
 METRIC = re.compile(r"_score$|_matrix$|_report$|^accuracy|^(mean|root)_|_error$|_loss$|^(mse|mae|rmse|auc|f1)$", re.I)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.flow import reaching
+from clew.lint.gradient import at as part_of
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
@@ -44,9 +45,9 @@ def spread(script: Script, node: Any) -> ast.Call | None:
         where = script.where(node)
         defs = where.block.scope.defs.get(node.id, [])
         made = reaching(defs, where) if defs else []
-        if len(made) != 1 or made[0].how != "=" or made[0].path:
+        if len(made) != 1 or made[0].how != "=":
             return None
-        node = made[0].value
+        node = part_of(made[0])
     if (
         not isinstance(node, ast.Call)
         or not isinstance(node.func, ast.Attribute)

@@ -51,7 +51,11 @@ def given(script: Script) -> Iterator[Hit]:
         return
     for cls in script.module.classes:
         init = cls.methods.get("__init__")
-        if init is None or not script.is_module(cls):
+        if not script.is_module(cls):
+            continue
+        for method in cls.methods.values():
+            yield from guarded(script, method)
+        if init is None:
             continue
         for name in init.params:
             default = default_of(init, name) if "eps" in name.lower() else None
@@ -61,8 +65,6 @@ def given(script: Script) -> Iterator[Hit]:
             eps = script.arg(call, -1, "eps")
             if eps is not None and tiny(eps):
                 yield Hit(eps, "is zero in float16, which this model is put into: it guards nothing.")
-        for method in cls.methods.values():
-            yield from guarded(script, method)
 
 
 def guarded(script: Script, method: Scope) -> Iterator[Hit]:

@@ -1,7 +1,7 @@
 """A random key is used twice.
 
-What it sees: the same jax.random key given to two draws, or to one draw in a loop, without a split or fold_in
-between.
+What it sees: the same jax.random key given to two draws, or to one draw in a loop, without a split or fold_in between;
+the same with a key that goes into functions of the project, init or rngs.
 Why it matters: a key is a value, not a state: the same key gives the same numbers. Two layers start alike, every
 dropout mask is the same, every step adds the same noise.
 Silent when: the key is split or folded in between, or the draws lie on different branches.

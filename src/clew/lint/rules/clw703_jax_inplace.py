@@ -1,6 +1,7 @@
 """Assignment into a jax array.
 
-What it sees: x[i] = v, or x[i] += v, where x was made by jax.numpy or is a parameter of a traced function.
+What it sees: x[i] = v, or x[i] += v, where x was made by jax.numpy, here or by the callers, or is a parameter of a
+traced function.
 Why it matters: jax arrays do not change. The line raises when it runs, which may be in a branch that tests do not
 reach.
 Silent when: x is a numpy array, a list or a dict.

@@ -1,6 +1,7 @@
 """numpy is applied to a traced value.
 
-What it sees: a function of numpy, float(), int() or item() on a parameter of a function under jit, grad or vmap.
+What it sees: a function of numpy, float(), int() or item() on a parameter of a function under jit, grad or vmap, on
+what is computed from it, and in functions that are called from there.
 Why it matters: numpy needs numbers, a tracer has none yet. It raises, or, where numpy falls back to objects, computes
 something else and stays outside of the gradient.
 Silent when: the argument is static, or only its shape is used.

@@ -20,6 +20,9 @@ def check(script: Script) -> Iterator[Hit]:
     for held in traced(script):
         if held.by not in (*JITS, "jax.vmap"):
             continue
+        for either in script.module.nodes.get(ast.IfExp, []):
+            if script.scope(either) is held.scope and compares(script, either.test, held):
+                yield Hit(either.test, f"chooses by a value that is not known while {held.by} traces.")
         for kind in (ast.If, ast.While):
             for node in script.module.statements.get(kind, []):
                 if script.scope(node) is held.scope and compares(script, node.test, held):

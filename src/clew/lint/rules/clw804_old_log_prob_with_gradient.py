@@ -13,7 +13,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from clew.lint.index import Def
+from clew.lint.flow import reaching
+from clew.lint.index import Def, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
 
@@ -22,6 +23,7 @@ OLD = re.compile(r"(^|_)old_?(action)?_?(log_?p\w*|logp\w*|log_prob\w*|pi\w*)$|(
 
 @rule("CLW804", "old-log-prob-with-gradient", "rl.kl_spike", "likely", "log_prob")
 def check(script: Script) -> Iterator[Hit]:
+    yield from inline(script)
     for scope in script.module.scopes:
         for name, defs in scope.defs.items():
             if not OLD.search(name):
@@ -37,6 +39,37 @@ def check(script: Script) -> Iterator[Hit]:
                         script.statement(made.node),
                         f"{name} is part of the graph: the ratio is differentiated through the old policy too.",
                     )
+
+
+def inline(script: Script) -> Iterator[Hit]:
+    """(logp - dist(obs).log_prob(act)).exp(), where logp is the same thing by name."""
+    for call in script.calls("exp"):
+        operand = script.operand(call)
+        if (
+            not isinstance(operand, ast.BinOp)
+            or not isinstance(operand.op, ast.Sub)
+            or isinstance(operand.right, ast.Name)
+        ):
+            continue
+        where = script.where(call)
+        right = spelled(operand.right, where)
+        if "log_prob" in right and "detach" not in right and right == spelled(operand.left, where):
+            told = "both sides of this ratio are computed from the same policy: it is always one."
+            yield Hit(call, told)
+
+
+def spelled(node: ast.expr, where: Where, deep: int = 3) -> str:
+    """An expression as text, with names of the function replaced by what they were given."""
+    defs = where.block.scope.defs
+    found = ast.unparse(node)
+    for part in ast.walk(node) if deep else ():
+        if isinstance(part, ast.Name) and part.id in defs:
+            held = reaching(defs[part.id], where)
+            plain = len(held) == 1 and held[0].how == "=" and not held[0].path
+            if plain and isinstance(held[0].value, ast.Call):
+                inner = spelled(held[0].value, held[0].where, deep - 1)
+                found = inner.join(re.split(rf"\b{part.id}\b", found))
+    return found
 
 
 def graded(script: Script, made: Def) -> bool:

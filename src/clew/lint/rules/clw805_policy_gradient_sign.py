@@ -150,7 +150,7 @@ def resolved(node: Any, where: Where) -> Any:
 
 def climbs_critic(node: Any, where: Where) -> ast.AST | None:
     """The loss of an actor that is what its critic says, without a minus."""
-    if not isinstance(node, ast.Name) or not ACTOR.search(node.id) or node.id not in where.block.scope.defs:
+    if not isinstance(node, ast.Name) or node.id not in where.block.scope.defs:
         return None
     made = reaching(where.block.scope.defs[node.id], where)
     value = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else None
@@ -159,9 +159,15 @@ def climbs_critic(node: Any, where: Where) -> ast.AST | None:
     inner = value.func.value
     if not isinstance(inner, ast.Call) or len(inner.args) < 2 or not CRITIC.search(text(inner.func).rsplit(".", 1)[-1]):
         return None
-    return value
+    acts = any(
+        isinstance(part, ast.Call) and POLICY.search(text(part.func).rsplit(".", 1)[-1])
+        for arg in inner.args
+        for part in ast.walk(arg)
+    )
+    return value if ACTOR.search(node.id) or (acts and "loss" in node.id.lower()) else None
 
 
+POLICY = re.compile(r"^(actor|policy|pi|mu)(_?net|_?network)?$", re.IGNORECASE)
 ACTOR = re.compile(r"(actor|policy|pi)_?loss", re.IGNORECASE)
 CRITIC = re.compile(r"^(critic|q|qf|q1|qf1|q_net|q_network|critic_?1)$", re.IGNORECASE)
 

@@ -28,7 +28,11 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         scope = script.scope(loss.node)
         defs = scope.defs.get(loss.target.id, [])
-        judged = {text(part.func) for part in ast.walk(loss.prediction or loss.node) if isinstance(part, ast.Call)}
+        sides = [loss.prediction or loss.node]
+        for part in ast.walk(sides[0]):
+            if isinstance(part, ast.Name) and part.id != loss.target.id:
+                sides += [one.value for one in scope.defs.get(part.id, []) if one.how == "=" and one.value is not None]
+        judged = {text(part.func) for side in sides for part in ast.walk(side) if isinstance(part, ast.Call)}
         if len(defs) == 1 and bootstraps(script, defs[0], judged - {""}):
             yield Hit(
                 loss.target,

@@ -69,7 +69,7 @@ def from_network(script: Script, node: Any) -> bool:
         return (
             len(made) == 1
             and made[0].how == "="
-            and not made[0].path
+            and (not made[0].path or isinstance(made[0].value, ast.Call))
             and script.grad_off(made[0].where) is None
             and from_network(script, made[0].value)
         )
