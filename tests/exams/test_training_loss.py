@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,21 @@ def test_scores_that_perfect_answers_do_not_satisfy_are_seen() -> None:
     assert outcome("oracle", wrong_axis) == "no_jump"
     one_off = of(F.cross_entropy, predict=lambda output: output.argmax(1) + 1)
     assert figures("oracle", one_off)["share_right"] == 0
+
+
+def test_a_batch_of_one_example_has_no_other_answer() -> None:
+    alone = [(x[:1], y[:1]) for x, y in classes()]
+    bounded = of(lambda o, t: F.cross_entropy(o.tanh(), t), alone)
+    assert "the same answer" in why("oracle", bounded)
+
+
+def test_a_sum_of_values_is_no_odd_start() -> None:
+    assert "a sum, by design" in why("init_loss", of(partial(F.mse_loss, reduction="sum"), values(), narrow()))
+
+
+def test_few_parameters_cannot_hold_a_batch() -> None:
+    far = [(x[:, :1], 80 * x[:, :1] + 20 * y) for x, y in values()]
+    assert outcome("overfit_one_batch", of(F.mse_loss, far, nn.Linear(1, 1))) != "stalls"
 
 
 @pytest.mark.parametrize("kind", ["mean", "sum", "smoothed", "weighted", "tokens", "squares", "yes or no"])

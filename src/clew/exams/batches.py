@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -88,3 +88,21 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
 def is_values(tensor: torch.Tensor) -> bool:
     """Whether the tensor holds measured values: not tokens, indices or masks."""
     return tensor.is_floating_point() or tensor.is_complex()
+
+
+def distinct(batches: Sequence[Batch]) -> list[Batch]:
+    """Training on the whole set shows the same batch again and again: that is one batch, not many examples."""
+    found: list[Batch] = []
+    for batch in batches:
+        if not any(_equal(batch, other) for other in found):
+            found.append(batch)
+    return found
+
+
+def _equal(one: Batch, other: Batch) -> bool:
+    pairs = [(list(tensors(a)), list(tensors(b))) for a, b in ((one.inputs, other.inputs), (one.target, other.target))]
+    return all(
+        len(left) == len(right)
+        and all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(left, right, strict=True))
+        for left, right in pairs
+    )

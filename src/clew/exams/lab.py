@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import nn
 
 from clew.errors import ClewError
-from clew.exams.batches import Batch
+from clew.exams.batches import Batch, distinct
 from clew.exams.subject import Seen, Subject
 from clew.records.place import Place
 
@@ -65,6 +66,11 @@ class Lab:
     @property
     def batches(self) -> list[Batch]:
         return self.subject.batches
+
+    @cached_property
+    def distinct(self) -> list[Batch]:
+        """The training batches without those that only come again."""
+        return distinct(self.subject.batches)
 
     @property
     def val_batches(self) -> list[Batch]:

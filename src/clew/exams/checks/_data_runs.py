@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from clew.exams.batches import Batch, rows, take, tensors
+from clew.exams.batches import Batch, distinct, rows, take
 from clew.exams.checks._data_tables import pooled
 from clew.exams.lab import Lab
 
@@ -41,26 +41,8 @@ class Pool(NamedTuple):
 
 
 def pool_of(batches: Sequence[Batch]) -> Pool | None:
-    whole = pooled(_distinct(batches))
+    whole = pooled(distinct(batches))
     return Pool(whole, rows(whole), rows(batches[0])) if whole is not None else None
-
-
-def _distinct(batches: Sequence[Batch]) -> list[Batch]:
-    """Training on the whole set shows the same batch again and again: that is one batch, not many examples."""
-    found: list[Batch] = []
-    for batch in batches:
-        if not any(_equal(batch, other) for other in found):
-            found.append(batch)
-    return found
-
-
-def _equal(one: Batch, other: Batch) -> bool:
-    pairs = [(list(tensors(a)), list(tensors(b))) for a, b in ((one.inputs, other.inputs), (one.target, other.target))]
-    return all(
-        len(left) == len(right)
-        and all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(left, right, strict=True))
-        for left, right in pairs
-    )
 
 
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:

@@ -25,7 +25,7 @@ ENOUGH = 20
 
 @exam("label_counts", seconds=0.2)
 def examine(lab: Lab) -> Answer:
-    labels = labels_of(lab, lab.batches)
+    labels = labels_of(lab, lab.distinct)
     if labels is None:
         return Unclear("the batches hold no labels that go by example")
     if labels.kind == "values":

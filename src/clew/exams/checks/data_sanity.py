@@ -93,7 +93,7 @@ def _labels(lab: Lab) -> tuple[str, str] | None:
         low, high = float(target.min()), float(target.max())
         if low < 0 or high > 1:
             return "labels_outside", f"Targets run from {low:.3g} to {high:.3g}, and the loss expects 0 to 1."
-    labels = labels_of(lab, lab.batches)
+    labels = labels_of(lab, lab.distinct)
     return _one_label(labels) if labels is not None else None
 
 
@@ -116,7 +116,7 @@ def _classes(lab: Lab, target: torch.Tensor) -> int:
 
 
 def _inputs(lab: Lab) -> tuple[str, str] | None:
-    inputs = inputs_of(lab.batches)
+    inputs = inputs_of(lab.distinct)
     if inputs.examples < FEWEST:
         return None
     tables = [held for held in (inputs.values, inputs.tokens) if held is not None]

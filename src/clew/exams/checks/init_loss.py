@@ -34,6 +34,8 @@ def examine(lab: Lab) -> Answer:
     over = known.over_chance(value)
     if over < BELOW and known.factor > 0 and is_trained(lab, batches, known.high):
         return Unclear(f"the loss is {value:.3g}, less than a guess, and the weights hold what was learned before")
+    if over > ABOVE and known.kind in ("values", "binary") and BELOW <= over / known.factor <= ABOVE:
+        return Unclear(f"the loss is a sum, by design or not: each of its {known.factor:.0f} values is at chance")
     direction = "below" if over < BELOW else "above" if over > ABOVE else "at chance"
     found = Reading(
         loss_over_chance=over,

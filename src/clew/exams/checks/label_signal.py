@@ -32,10 +32,10 @@ FOUND, HINT = 0.005, 0.05
 
 @exam("label_signal", needs=("loss",), seconds=2.0)
 def examine(lab: Lab) -> Answer:
-    labels = labels_of(lab, lab.batches)
+    labels = labels_of(lab, lab.distinct)
     if labels is None:
         return Unclear("the batches hold no labels that go by example")
-    inputs = inputs_of(lab.batches)
+    inputs = inputs_of(lab.distinct)
     if inputs.examples != len(labels.y):
         return Unclear("no input goes by example in the way the labels do")
     if inputs.examples < FEWEST:

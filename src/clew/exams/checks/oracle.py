@@ -76,6 +76,8 @@ def examine(lab: Lab) -> Answer:
     if isinstance(known, Known) and (known.name == TWICE or known.factor < 0):
         kind = "takes probabilities for logits" if known.name == TWICE else "has the wrong sign"
         return Unclear(f"the loss {kind}, and whatever it says of perfect answers comes from that")
+    if all(not held.dim() or torch.equal(held, held.roll(1, 0)) for held in tensors(lab.batch.target)):
+        return Unclear("all examples of the batch have the same answer, so that no other can be put in its place")
     if isinstance(known, str):
         return Unclear(f"{known}, so that the target may not be the best output; {said[0].lower()}{said[1:]}")
     return Saw("no_jump", **figures).at(lab.place()).saying(said)

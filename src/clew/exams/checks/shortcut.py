@@ -42,7 +42,7 @@ Part = Callable[[torch.Tensor], torch.Tensor]
 
 @exam("shortcut", needs=("loss",), seconds=1.0)
 def examine(lab: Lab) -> Answer:
-    labels = labels_of(lab, lab.batches)
+    labels = labels_of(lab, lab.distinct)
     if labels is None or labels.dense:
         return Unclear("there is no label for each example as a whole")
     batches = (lab.val_batches or lab.batches)[:MOST_BATCHES]

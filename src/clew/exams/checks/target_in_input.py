@@ -33,12 +33,12 @@ BY_CHANCE = 1e-3
 
 @exam("target_in_input", seconds=1.0)
 def examine(lab: Lab) -> Answer:
-    labels = labels_of(lab, lab.batches)
+    labels = labels_of(lab, lab.distinct)
     if labels is None:
         return Unclear("the batches hold no labels that go by example")
     if _is_input(lab):
         return Unclear("the target is the input itself, as in an autoencoder or where the loss shifts it")
-    inputs = inputs_of(lab.batches)
+    inputs = inputs_of(lab.distinct)
     if inputs.examples != len(labels.y) or inputs.examples < FEWEST:
         return Unclear(f"{inputs.examples} examples with inputs and labels are too few")
     index = some_rows(inputs.examples, MOST_ROWS, lab.generator()).to(labels.y.device)
