@@ -170,6 +170,28 @@ def zeros_for_a_mask() -> None:
         optimizer.step()
 
 
+def one_token_and_a_state() -> None:
+    """One character after the other, each beside a state that begins at zero."""
+
+    class Letters(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.letters, self.memory = nn.Embedding(9, 4), nn.GRU(4, 4, 2)
+
+        def forward(self, letter: Tensor, state: Tensor) -> Tensor:
+            out = self.memory(self.letters(letter).view(1, 1, 4), state)[0]
+            assert isinstance(out, Tensor)
+            return out[0]
+
+    model = Letters()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    for number in range(12):
+        optimizer.zero_grad()
+        out = model(torch.tensor(number % 9), torch.zeros(2, 1, 4))
+        F.cross_entropy(out, torch.tensor([number % 4])).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
 def bandit() -> None:
     """A state of one number that never changes: there is nothing to see, on purpose."""
     fit([(torch.ones(16, 1), torch.randint(0, 4, (16,))) for _ in range(4)], mlp(1))
@@ -188,6 +210,7 @@ def one_example() -> None:
         (standard, "varied"),
         (zeros_for_a_mask, "varied"),
         (lambda: fit(loader(*tokens()), embedding()), "varied"),
+        (one_token_and_a_state, "unclear"),
         (bandit, "unclear"),
         (one_example, "unclear"),
     ],

@@ -2,8 +2,8 @@
 
 Why it matters: equal inputs allow nothing but the frequencies of the labels to be learned.
 Cannot tell: inputs that vary and still carry nothing, such as noise.
-Silent when: there is one example or one feature per row, as in probe environments and bandits, and when any batch of
-the loader or of the model varies.
+Silent when: there is one example or one feature per row, as in probe environments and bandits, when a call has an input
+of that kind beside others, and when any batch of the loader or of the model varies.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class InputVaries(FedWatch):
     def forward(self, event: Forward) -> None:
         super().forward(event)
         inputs = list(tensors_in(event.inputs, torch))
-        if event.grad and not any(tensor.grad_fn is not None for tensor in inputs):
+        # What may vary and is no table, such as the one token of a step beside a state of zeros, leaves nothing to say.
+        if event.grad and all(tensor.grad_fn is None and _is_table(tensor) for tensor in inputs):
             self._look(self.models, event.model, inputs, event.place)
 
     def _look(self, stages: dict[int, Stage], number: int, inputs: list[torch.Tensor], place: Place | None) -> None:
@@ -65,7 +66,7 @@ class InputVaries(FedWatch):
         tables = [
             values
             for tensor in inputs
-            if tensor.dim() and tensor.shape[0] >= 2 and tensor.numel() >= 2 * tensor.shape[0]
+            if _is_table(tensor)
             for values in [table(tensor, ROWS)]
             if values is not None and np.isfinite(values).mean() > 0.5  # what is not finite has a watch of its own
         ]
@@ -95,6 +96,11 @@ class InputVaries(FedWatch):
         measured: dict[str, Any] = {"spread_between_examples": least.spread, "examples": least.rows, "seen_in": name}
         reading = Reading(**measured)
         return reading if least.place is None else reading.at(least.place)
+
+
+def _is_table(tensor: torch.Tensor) -> bool:
+    """Several examples with several features."""
+    return tensor.dim() > 0 and tensor.shape[0] >= 2 and tensor.numel() >= 2 * tensor.shape[0]
 
 
 def _spread(values: Floats, before: Floats) -> float:
