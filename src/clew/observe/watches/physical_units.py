@@ -72,7 +72,8 @@ class PhysicalUnits(Solved):
         largest = 1.0 if coordinates is None else coordinates.largest
         smallest = 1.0 if coordinates is None else coordinates.smallest
         entering, line = max(self.entering.values(), key=lambda held: held[0], default=(1.0, None))
-        raw = asked > NEAR or max(largest, entering) > NEAR or smallest < 1 / NEAR**2 or spread > NEAR**2
+        # The last layer of a network grows to values of some tens by itself.
+        raw = asked > NEAR**2 or max(largest, entering) > NEAR or smallest < 1 / NEAR**2 or spread > NEAR**2
         figures = {
             "largest_over_smallest_term": ratio,
             "largest_coordinate": largest,
