@@ -121,6 +121,20 @@ def test_the_ignored_index_may_be_another(tmp_path: Any) -> None:
     assert answer(tmp_path, LabelsMasked, loop(step))["measured"]["masked_share"] == 1.0
 
 
+def test_a_class_of_whole_examples_that_is_ignored_is_seen(tmp_path: Any) -> None:
+    def ignoring(rows: int) -> Callable[[nn.Module, Tensor, Tensor], Tensor]:
+        def step(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+            # With several rows for an example, as of tokens, the label may be padding.
+            return F.cross_entropy(model(x).repeat(rows, 1), y.repeat(rows), ignore_index=0)
+
+        return step
+
+    told = answer(tmp_path, LabelsMasked, loop(ignoring(1)))
+    assert (told["outcome"], told["measured"]["label"]) == ("one_class", 0)
+    assert "cross_entropy" in lines(told)[0]
+    assert "masked_share" in answer(tmp_path, LabelsMasked, loop(ignoring(3)))["measured"]
+
+
 def test_targets_without_a_mask_are_unclear(tmp_path: Any) -> None:
     assert "unclear" in answer(tmp_path, LabelsMasked, loop(squares, model=single, data=numbers))
 
