@@ -84,6 +84,8 @@ class Reader:
         found: Columns | None = None
         if only.how == "=" and not only.path:
             found = self.columns(only.value, only.where, context, deep - 1)
+        elif only.how == "=" and len(only.path) == 1:
+            found = self.unpacked(only.value, only.path[0], only.where, context, deep)
         elif only.how == "param":
             found = self.parameter(only.value, only.name, context, deep)
         elif only.how == "import":
@@ -94,6 +96,20 @@ class Reader:
             if text(call.func) == f"{node.id}.remove" and call.args:
                 found = without(found, self.words(call.args[0], where, context))
         return found
+
+    def unpacked(self, node: Any, step: int, where: Where, context: Context | None, deep: int) -> Columns | None:
+        """One of several things: of a tuple, or of what a function of the project returns."""
+        if isinstance(node, ast.Tuple):
+            return self.columns(node.elts[step], where, context, deep - 1) if 0 <= step < len(node.elts) else None
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+            return None
+        for value in self.script.values.value(node.func, where, context):
+            func = value.func if value.kind == "function" else None
+            given, at = func.returns[0] if func is not None and len(func.returns) == 1 else (None, where)
+            if func is not None and isinstance(given, ast.Tuple) and 0 <= step < len(given.elts):
+                inner = Context(func, node, where, value.owner, context)
+                return self.columns(given.elts[step], at, inner, deep - 1)
+        return None
 
     def parameter(self, func: Scope, name: str, context: Context | None, deep: int) -> Columns | None:
         if context is not None and context.func is func:

@@ -229,10 +229,8 @@ def raw(script: Script, value: Value, deep: int = 5) -> bool:
         if isinstance(node.op, ast.MatMult):
             return any(_raw(script, side, value, deep) for side in (node.left, node.right))
         if isinstance(node.op, ast.Mult | ast.Add | ast.Sub):
-            return all(
-                isinstance(script.constant(side), int | float) or _raw(script, side, value, deep)
-                for side in (node.left, node.right)
-            )
+            # Whatever is added to a score, or multiplied with it, leaves it without bounds.
+            return any(_raw(script, side, value, deep) for side in (node.left, node.right))
     return False
 
 

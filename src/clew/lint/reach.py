@@ -190,7 +190,7 @@ class Reach:
             return
         cls = self.script.class_of(where.block.scope)
         mine = isinstance(node.value, ast.Name) and node.value.id == where.block.scope.me
-        if mine and stop is None and not (cls is not None and plain_number(cls, node.attr)):
+        if mine and stop is None and not (cls is not None and self.setting(cls, node.attr)):
             self.loose = True  # what an object keeps may be a parameter
         if cls is not None and mine and node.attr in cls.attrs:
             for made in cls.attrs[node.attr][:4]:
@@ -198,6 +198,15 @@ class Reach:
                     self.defined(made, made.where, env, stop, deep)
             return
         self.visit(node.value, where, env, stop, deep)
+
+    def setting(self, cls: Any, name: str) -> bool:
+        """Whether an attribute is a number: by its default, or because a loss without weights was given it."""
+        if plain_number(cls, name):
+            return True
+        init = cls.methods.get("__init__")
+        held = [made.value for made in cls.attrs.get(name, [])]
+        given = init is not None and all(isinstance(one, ast.Name) and one.id in init.params for one in held)
+        return bool(held) and given and self.script.is_module(cls) and not heavy(cls)
 
     # calls
 
@@ -211,7 +220,9 @@ class Reach:
         if dotted in WRAPPING and dotted != "torch.as_tensor":
             stop = stop or Cut("wrapped", node)
         method = isinstance(func, ast.Attribute) and not dotted
-        if last in LEAVING and (method or dotted == f"torch.{last}"):
+        if dotted in ("builtins.float", "builtins.int"):
+            stop = stop or Cut("item", node)
+        elif last in LEAVING and (method or dotted == f"torch.{last}"):
             stop = stop or Cut(LEAVING[last], node)
         elif (method or isinstance(func, ast.Name | ast.Subscript)) and self.applied(node, where, env, stop, deep):
             return
@@ -238,7 +249,9 @@ class Reach:
             return True
         said = self.outside(text(node.func), where, env)
         base = self.outside(text(node.func.value), where, env) if isinstance(node.func, ast.Attribute) else ""
-        if any(value.kind == "instance" and network(self.script, value) for value in values) or self.is_one(said):
+        if any(value.kind in ("instance", "made") and network(self.script, value) for value in values) or self.is_one(
+            said
+        ):
             self.note(said, stop)
         elif self.is_one(base) and held is None:
             self.note(base, stop)
@@ -342,10 +355,15 @@ def heavy(cls: Any) -> bool:
 LAYERS = ("Linear", "Conv", "LSTM", "GRU", "RNN", "Embedding", "Transformer", "Sequential", "ModuleList", "Multihead")
 
 
+ZOOS = ("torchvision.models.", "timm.create_model", "segmentation_models_pytorch.")
+
+
 def network(script: Script, value: Any) -> bool:
     """Whether a value is something with weights, as far as its class says."""
     if value.cls is not None:
         return script.is_module(value.cls)
+    if value.kind == "made":
+        return bool(value.name.startswith(ZOOS))
     return bool(value.name.startswith("torch.nn.")) and value.name.rsplit(".", 1)[-1].startswith(LAYERS)
 
 

@@ -15,7 +15,10 @@ KEEPS = frozenset(
     "mean sum squeeze unsqueeze view reshape flatten float to cuda cpu clone contiguous double half nanmean "
     "nansum div".split()
 )
-DOWN = LOSSES | frozenset("kl_divergence ctc_loss triplet_margin_loss cross_entropy_loss".split())
+# A similarity is no loss: it is pulled up as often as down.
+DOWN = (LOSSES - {"cosine_similarity"}) | frozenset(
+    "kl_divergence ctc_loss triplet_margin_loss cross_entropy_loss".split()
+)
 UP = re.compile(
     r"(^|_)(elbo|evidence_lower_bound|log_?likelihood|loglik|log_marginal\w*|marginal_log_likelihood)$", re.I
 )

@@ -329,9 +329,7 @@ class Values:
                 if not cls.name.endswith(("Loss", "Criterion", "Metric"))
                 and any(base.startswith("torch.nn.") for base in self.bases(cls))
             ]
-            found = [
-                cls for cls in found if any(made_of_layers(made.value) for held in cls.attrs.values() for made in held)
-            ]
+            found = [cls for cls in found if self.layered(cls)]
             used = {
                 part.id if isinstance(part, ast.Name) else part.attr
                 for cls in found
@@ -340,6 +338,17 @@ class Values:
             }
             self.roots[module] = [cls for cls in found if cls.name not in used]
         return self.roots[module]
+
+    def layered(self, cls: Class, deep: int = 3) -> bool:
+        """Whether a class makes layers, of its own or in its parts: a loss put together from losses makes none."""
+        made = [one for held in cls.attrs.values() for one in held if made_of_layers(one.value)]
+        for one in made:
+            parts = self.defined(one, None) if deep else NOTHING
+            if not all(part.kind == "instance" and part.cls is not None for part in parts):
+                return True
+            if any(self.layered(part.cls, deep - 1) for part in parts if part.cls is not None and part.cls is not cls):
+                return True
+        return False
 
     # attributes
 

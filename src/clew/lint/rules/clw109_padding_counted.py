@@ -34,10 +34,41 @@ MASKING = (
 
 @rule("CLW109", "padding-counted", "loss.padding_counted", "likely", "padding pad_sequence collate_fn padding_idx")
 def check(script: Script) -> Iterator[Hit]:
-    if script.mentions(*MASKING) or "-100" in script.text:
-        return
-    yield from copied_labels(script)
-    yield from padded_sequences(script)
+    if not script.mentions(*(name for name in MASKING if name != "ignore_index")) and not masked(script):
+        yield from copied_labels(script)
+    if not script.mentions(*MASKING) and "-100" not in script.text:
+        yield from padded_sequences(script)
+
+
+def masked(script: Script) -> bool:
+    """Whether padding is ignored under an id of its own, or -100 is written anywhere: to look for it marks nothing."""
+    for name in script.module.calls if script.mentions("ignore_index") else ():
+        for call in script.module.calls[name]:
+            given = script.arg(call, -1, "ignore_index")
+            if given is not None and script.constant(given) != -100:
+                return True
+    if "-100" not in script.text:
+        return False
+    names = []
+    for node in script.module.nodes.get(ast.UnaryOp, []):
+        if ast.unparse(node) != "-100":
+            continue
+        above = script.parent(node)
+        if isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name):
+            names.append(above.targets[0].id)
+        elif not only_read(script, node):
+            return True
+    return any(not only_read(script, load) for name in names for load in script.loads(name))
+
+
+def only_read(script: Script, node: ast.AST) -> bool:
+    """A comparison with the mark, or the loss being told of it."""
+    above = script.parent(node)
+    if isinstance(above, ast.Compare):
+        return True
+    return isinstance(above, ast.Call) and any(
+        word.arg == "ignore_index" and word.value is node for word in above.keywords
+    )
 
 
 def copied_labels(script: Script) -> Iterator[Hit]:
@@ -102,6 +133,8 @@ def is_ids(node: object) -> bool:
         each, item = node.generators[0].target, node.elt
         if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr == "copy":
             item = item.func.value
+        if isinstance(item, ast.Call) and text(item.func) in ("list", "tuple") and len(item.args) == 1:
+            item = item.args[0]
         if isinstance(item, ast.Subscript) and isinstance(item.slice, ast.Slice):
             item = item.value
         return text(item) == text(each) != "" and is_ids(node.generators[0].iter)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from clew.lint.index import Def, Scope
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
 
 WEIGHTS = re.compile(r"^(class|cls|label|pos|sample)_?weights?$", re.I)
 
@@ -58,6 +58,72 @@ def check(script: Script) -> Iterator[Hit]:
             )
 
     yield from counted(script)
+    yield from laid_out(script)
+
+
+def laid_out(script: Script) -> Iterator[Hit]:
+    """Labels put together from n zeros and m ones, with numbers that say how rare one class is."""
+    shares = next((found for node in joined(script) if (found := sizes(script, node))), []) or written(script)
+    if len(shares) < 2 or max(shares) < 10 * min(shares) or aware(script):
+        return
+    if script.mentions("WeightedRandomSampler", "weight", "weights", "sigmoid_focal_loss", "alpha"):
+        return
+    rare_one = f"{min(shares)} of {sum(shares)} examples are of one class"
+    classes = ("BCEWithLogitsLoss", "BCELoss", "CrossEntropyLoss", "NLLLoss")
+    losses = [call for call, _ in script.calls_to("torch.nn.", *classes) if not call.args and not call.keywords]
+    functions = ("binary_cross_entropy_with_logits", "binary_cross_entropy", "cross_entropy")
+    losses += [call for call, _ in script.calls_to("torch.nn.functional.", *functions) if len(call.args) < 3]
+    for call in losses[:1]:
+        yield Hit(call, f"{rare_one}, and the loss weighs all alike.", "look")
+
+
+def written(script: Script) -> list[int]:
+    """The sizes of classes, where a constant of the file says them."""
+    for name, defs in script.module.main.defs.items():
+        value = defs[0].value if len(defs) == 1 and defs[0].how == "=" and COUNTS.search(name) else None
+        parts = value.values if isinstance(value, ast.Dict) else getattr(value, "elts", [])
+        found = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, int)]
+        if len(found) == len(parts) > 1 and min(found) > 0:
+            return found
+    return []
+
+
+COUNTS = re.compile(
+    r"^(n_?per_?class|(class|label|examples?_per_class)_?(counts?|sizes?|freqs?|frequenc\w+|totals?))$", re.I
+)
+
+
+def joined(script: Script) -> Iterator[list[ast.expr]]:
+    """The parts of cat([a, b]), and of [0] * n + [1] * m."""
+    for call in script.calls("cat", "concat", "concatenate", "hstack"):
+        if call.args and isinstance(call.args[0], ast.List | ast.Tuple):
+            yield call.args[0].elts
+    for node in script.module.nodes.get(ast.BinOp, []):
+        if isinstance(node.op, ast.Add) and isinstance(node.right, ast.BinOp) and isinstance(node.left, ast.BinOp):
+            yield [node.left, node.right]
+
+
+def sizes(script: Script, parts: list[ast.expr]) -> list[int]:
+    """How many labels each part holds, when every part is one label many times over."""
+    found: list[int] = []
+    for part in parts:
+        while isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in CASTS:
+            part = part.func.value
+        many: ast.expr | None = None
+        if isinstance(part, ast.Call) and text(part.func).rsplit(".", 1)[-1] in ("zeros", "ones", "full") and part.args:
+            many = part.args[0]
+            if isinstance(many, ast.Tuple | ast.List) and len(many.elts) == 1:
+                many = many.elts[0]
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult) and isinstance(part.left, ast.List):
+            many = part.right if len(part.left.elts) == 1 and isinstance(part.left.elts[0], ast.Constant) else None
+        number = script.constant(many)
+        if not isinstance(number, int) or number < 1:
+            return []
+        found.append(number)
+    return found
+
+
+CASTS = ("long", "float", "int", "astype", "to", "double")
 
 
 def counted(script: Script) -> Iterator[Hit]:

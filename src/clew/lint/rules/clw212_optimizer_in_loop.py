@@ -12,10 +12,11 @@ import ast
 from collections.abc import Iterator
 
 from clew.lint.data import helper
-from clew.lint.index import Block, Where
+from clew.lint.index import Block, Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Loop, training
+from clew.lint.values import argument
 
 OPTIMIZERS = "Adam AdamW SGD RMSprop Adagrad Adamax NAdam RAdam Adadelta Rprop ASGD SparseAdam Adafactor".split()
 
@@ -51,7 +52,10 @@ def each_step(script: Script) -> Iterator[Hit]:
     for call, dotted in script.calls_to("torch.optim.", *OPTIMIZERS):
         scope = script.scope(call)
         model = owner(script.arg(call, 0, "params"), script)
-        if scope.kind != "function" or scope.loops or model.split(".")[0] not in scope.params:
+        if scope.kind != "function" or model.split(".")[0] not in scope.params:
+            continue
+        if scope.loops:
+            yield from each_epoch(script, scope, call, model)
             continue
         kinds = {event.kind for event in training(script).events(scope)}
         calls = script.project.callers(scope)
@@ -59,6 +63,27 @@ def each_step(script: Script) -> Iterator[Hit]:
         if {"backward", "step"} <= kinds and calls and len(looped) == len(calls) and not script.tests:
             name = dotted.rsplit(".", 1)[-1]
             yield Hit(call, f"{name} is made anew for every step and forgets its state.", "likely")
+
+
+def each_epoch(script: Script, scope: Scope, call: ast.Call, model: str) -> Iterator[Hit]:
+    """A function that makes an optimiser, goes over the batches once, and is called for every epoch."""
+    if script.where(call).block is not scope.body or script.tests:
+        return
+    steps = [event for event in training(script).events(scope) if event.kind in ("step", "scaler_step")]
+    once = all(len(event.block.loops()) == 1 and not counted(event.block.loops()[0]) for event in steps)
+    calls = script.project.callers(scope)
+    if not steps or not once or not calls:
+        return
+    first, _, rest = model.partition(".")
+    for made, where in calls:
+        around = [block for block in where.block.loops() if isinstance(block.node, ast.For)]
+        given = made.func.value if first == scope.me and isinstance(made.func, ast.Attribute) else None
+        given = given or argument(made, scope, first)
+        said = ".".join(part for part in (text(given), rest) if part) if given is not None and text(given) else ""
+        head = f"{target(around[0])} {ast.unparse(around[0].node.iter)} {scope.name}".lower() if around else ""
+        if "epoch" not in head or not said or fresh(said, around[0]):
+            return
+    yield Hit(call, f"{scope.name} is called for every epoch, and each call forgets the optimiser's state.", "likely")
 
 
 def by_method(script: Script, loops: dict[Block, Loop]) -> Iterator[Hit]:

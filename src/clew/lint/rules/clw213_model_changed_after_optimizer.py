@@ -9,9 +9,11 @@ Fix: change the model first.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any
 
+from clew.lint.data import helper
 from clew.lint.flow import apart
 from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
@@ -20,13 +22,19 @@ from clew.lint.script import Hit, Script, text
 from clew.lint.values import argument
 
 
-@rule("CLW213", "model-changed-after-optimizer", "train.params_not_in_optimizer", "certain", " ".join(OPTIMIZERS))
+@rule(
+    "CLW213",
+    "model-changed-after-optimizer",
+    "train.params_not_in_optimizer",
+    "certain",
+    "backward " + " ".join(OPTIMIZERS),
+)
 def check(script: Script) -> Iterator[Hit]:
     made = [
         (owner(script.arg(call, 0, "params"), script), script.where(call))
         for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)
     ]
-    made = [(model, where) for model, where in made if model]
+    made = [(model, where) for model, where in (*made, *built_elsewhere(script)) if model]
     if not made:
         return
     for scope in script.module.scopes:
@@ -39,6 +47,32 @@ def check(script: Script) -> Iterator[Hit]:
     for call in script.calls("append", "add_module", "extend", "insert"):
         if isinstance(call.func, ast.Attribute) and call.args:
             yield from late(script, call, call.func.value, call.args[-1], script.where(call), made)
+
+
+def built_elsewhere(script: Script) -> Iterator[tuple[str, Where]]:
+    """optimizer = make_optimizer(model, lr): a function of the project gives it the parameters of its argument."""
+    if not script.mentions("step"):
+        return
+    for node in script.module.statements.get(ast.Assign, []):
+        call = node.value
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name | ast.Attribute):
+            continue
+        if not MAKES.search(text(call.func)):
+            continue
+        func = helper(script, call, script.where(node))
+        for given, at in func.returns if func is not None else ():
+            parts = given.elts if isinstance(given, ast.Tuple) else [given]
+            home = script.at_home(at)
+            for part in parts:
+                for value in home.values.value(part, at, None):
+                    known = value.kind == "instance" and value.name.startswith("torch.optim.")
+                    whole = owner(Script.arg(value.node, 0, "params"), home) if known else ""
+                    held = argument(call, func, whole) if func is not None and whole in func.params else None
+                    if known and text(held) and "lr_scheduler" not in value.name:
+                        yield text(held), script.where(node)
+
+
+MAKES = re.compile(r"opt|build|make|create|get_|config|setup|prepare", re.I)
 
 
 def late(

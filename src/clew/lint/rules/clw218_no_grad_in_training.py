@@ -9,20 +9,27 @@ Fix: move the forward pass out of the block.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.conditions import Known
 from clew.lint.flow import reaching
 from clew.lint.gradient import ends
-from clew.lint.index import Where
+from clew.lint.index import Class, Scope, Where
+from clew.lint.model import Related
 from clew.lint.registry import rule
+from clew.lint.rules.clw224_model_not_in_optimizer import weighs
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Loop, trained, training
 
 
 @rule(
-    "CLW218", "no-grad-in-training", "train.no_grad_in_training", "certain", "no_grad inference_mode set_grad_enabled"
+    "CLW218",
+    "no-grad-in-training",
+    "train.no_grad_in_training",
+    "certain",
+    "no_grad inference_mode set_grad_enabled backward",
 )
 def check(script: Script) -> Iterator[Hit]:
     for end in ends(script):
@@ -43,6 +50,57 @@ def check(script: Script) -> Iterator[Hit]:
                         f"{name} is in the optimiser, and runs under this in every step: it gets no gradient.",
                         "likely",
                     )
+
+    yield from quiet_forward(script)
+
+
+def quiet_forward(script: Script) -> Iterator[Hit]:
+    """A model in training, or a part of it, whose forward is under no_grad as a whole."""
+    seen: set[str] = set()
+    for loop in training(script).training():
+        names = trained(script, loop) if loop.has("step", "scaler_step") else set()
+        for name in sorted(names - seen):
+            seen.add(name)
+            values = script.values.named(name, script.where(loop.block.node), None) if "." not in name else ()
+            for value in values:
+                if value.kind == "instance" and value.cls is not None and script.is_module(value.cls):
+                    yield from quiet_parts(script, value.cls, name)
+
+
+def quiet_parts(script: Script, cls: Class, name: str) -> Iterator[Hit]:
+    for attr, defs in cls.attrs.items():
+        made = script.values.defined(defs[0], None) if len(defs) == 1 and defs[0].how == "=" else ()
+        for value in made if len(made) == 1 else ():
+            part = value.cls if value.kind == "instance" and value.const != "self" else None
+            forward = part.methods.get("forward") if part is not None else None
+            off = quiet(script, forward) if forward is not None else None
+            if part is None or off is None or MEANT.search(f"{attr} {part.name}") or weighs(script, value):
+                continue
+            if not FREEZES.isdisjoint(words(part)) or not FREEZES.isdisjoint(words(cls)):
+                continue
+            says = f"{name}.{attr} is in the optimiser, and its forward runs without gradients: it is never trained."
+            here = off in script.module.up
+            node = off if here else defs[0].node if defs[0].node in script.module.up else None
+            at = () if here else (Related(part.module.path, off.lineno, "gradients are switched off here"),)
+            if node is not None:
+                yield Hit(node, says, "look", related=at)
+
+
+MEANT = re.compile(r"frozen|freeze|fixed|teacher|target|extractor|ema|vgg|lpips|clip", re.I)
+FREEZES = frozenset("requires_grad requires_grad_ freeze eval train frozen trainable".split())
+
+
+def words(cls: Class) -> set[str]:
+    return {getattr(part, "attr", getattr(part, "id", getattr(part, "arg", ""))) or "" for part in ast.walk(cls.node)}
+
+
+def quiet(script: Script, func: Scope) -> Any:
+    """What switches gradients off for all of a function: a decorator, or a `with` around what it returns."""
+    for decorator in func.decorators():
+        if script.grad_state(decorator) is False:
+            return decorator
+    places = [where for _, where in func.returns]
+    return script.grad_off(places[0]) if len(places) == 1 and places[0].block.kind == "with" else None
 
 
 def switched(script: Script, node: Any, where: Where) -> ast.AST | None:

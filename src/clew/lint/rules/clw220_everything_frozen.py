@@ -14,15 +14,18 @@ from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
 from clew.lint.script import Hit, Script, text
+from clew.lint.stages import still_frozen
 
 
-@rule("CLW220", "everything-frozen", "train.frozen_params", "likely", "requires_grad requires_grad_")
+@rule("CLW220", "everything-frozen", "train.frozen_params", "likely", "requires_grad requires_grad_ backward")
 def check(script: Script) -> Iterator[Hit]:
     made = [
         (owner(script.arg(call, 0, "params"), script), script.where(call))
         for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)
     ]
     yield from new_head_frozen(script)
+    for last, says, confidence in still_frozen(script):
+        yield Hit(last, says, confidence)
     for model, where, node in (*frozen(script), *by_helper(script)):
         taken = [
             at for name, at in made if name == model and at.block.scope is where.block.scope and at.order > where.order

@@ -15,10 +15,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from clew.lint.data import helper
+from clew.lint.flow import reaching
 from clew.lint.gradient import Cut, ends
 from clew.lint.index import Class, Scope, Where
 from clew.lint.model import Related
-from clew.lint.reach import network, reach, related
+from clew.lint.reach import Env, Reach, heavy, network, reach, related
 from clew.lint.registry import rule
 from clew.lint.rules.clw224_model_not_in_optimizer import weighs
 from clew.lint.script import Hit, Script, text
@@ -81,10 +83,66 @@ def in_loops(script: Script) -> Iterator[Hit]:
         if unknown or not live:
             continue
         yield from another(script, scope, live)
+        for end in held:
+            yield from numbers(script, end, names)
         for name, (cut, node) in sorted(dead.items()):
             mine = any(related(name, other) for other in names)
             if mine and not any(related(name, other) for other in live) and not FIXED.search(name.lower()):
                 yield told(script, cut, node, name)
+
+
+def numbers(script: Script, end: Any, names: set[str]) -> Iterator[Hit]:
+    """Terms of a sum that come to plain numbers: what they are computed from gets no gradient by them."""
+    parts = list(terms(script, end.node, end.where, None, 10))
+    for node, where, env in parts if len(parts) > 1 else ():
+        found = Reach(script, frozenset(names))
+        found.visit(node, where, env, None)
+        if found.live or found.open or found.loose or not found.dead:
+            continue
+        name, cut = sorted(found.dead.items())[0]
+        if cut.reason not in NUMBERS or FIXED.search(name.lower()):
+            continue
+        here = cut.node in script.module.up
+        says = f"{WHAT[cut.reason]} makes this term of the loss a constant: {name} gets no gradient by it."
+        home = where.block.scope.module
+        at = (Related(home.path, cut.node.lineno, f"{WHAT[cut.reason]} is here"),) if cut.node in home.up else ()
+        yield Hit(cut.node if here else end.node, says, related=() if here else at)
+
+
+NUMBERS = ("item", "numpy", "argmax", "round", "integer", "compare", "wrapped")
+
+
+def terms(
+    script: Script, node: Any, where: Where, env: Env | None, deep: int
+) -> Iterator[tuple[Any, Where, Env | None]]:
+    """The terms of a loss that is a sum, through names and functions of the project."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and deep:
+        yield from terms(script, node.left, where, env, deep - 1)
+        yield from terms(script, node.right, where, env, deep - 1)
+        return
+    if isinstance(node, ast.Name) and deep:
+        defs = where.block.scope.defs.get(node.id, [])
+        held = reaching(defs, where) if defs else []
+        if len(held) == 1 and held[0].how == "=" and not held[0].path:
+            yield from terms(script, held[0].value, held[0].where, env, deep - 1)
+            return
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute) and deep > 1:
+        func = summed(script, node, where)
+        if func is not None:
+            yield from terms(script, func.returns[0][0], func.returns[0][1], Env(func, node, where, "", env), deep - 2)
+            return
+    if not isinstance(node, ast.Constant):
+        yield node, where, env
+
+
+def summed(script: Script, call: ast.Call, where: Where) -> Scope | None:
+    """A function of the project, or a loss written as a module, that returns one thing."""
+    values = script.values.value(call.func, where, None)
+    value = values[0] if len(values) == 1 else None
+    func = value.func if value is not None and value.kind == "function" else None
+    if func is None and value is not None and value.kind == "instance" and value.cls is not None:
+        func = value.cls.methods.get("forward") if not heavy(value.cls) else None
+    return func if func is not None and len(func.returns) == 1 and not func.yields else None
 
 
 def another(script: Script, scope: Scope, live: set[str]) -> Iterator[Hit]:
@@ -144,6 +202,8 @@ def origin(script: Script, name: str, scope: Scope) -> object:
     if defs[0].how == "param":
         return name
     node = defs[0].value
+    if isinstance(node, ast.Call) and len(defs[0].path) == 1:
+        return handed_out(script, node, defs[0].path[0], defs[0].where)
     for step in defs[0].path:
         node = node.elts[step] if isinstance(node, ast.Tuple) and 0 <= step < len(node.elts) else None
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
@@ -152,8 +212,26 @@ def origin(script: Script, name: str, scope: Scope) -> object:
     if isinstance(node, ast.Name) and node.id in at.params and len(at.defs[node.id]) == 1:
         return f"{at.name}.{node.id}"
     values = script.values.value(node, defs[0].where, None) if isinstance(node, ast.Call) else ()
-    plain = len(values) == 1 and values[0].kind == "instance" and network(script, values[0])
+    plain = len(values) == 1 and (values[0].kind in ("instance", "made") and network(script, values[0]))
     return node if plain and values[0].node is node else None
+
+
+def handed_out(script: Script, call: ast.Call, step: int, where: Where) -> object:
+    """teacher, student = build(...): what a function of the project made and gives back at that place."""
+    func = helper(script, call, where)
+    given, at = func.returns[0] if func is not None and len(func.returns) == 1 else (None, where)
+    if not isinstance(given, ast.Tuple) or not 0 <= step < len(given.elts):
+        return None
+    node: Any = given.elts[step]
+    for _ in range(4):
+        while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
+            node = node.func.value
+        defs = at.block.scope.defs.get(node.id, []) if isinstance(node, ast.Name) else []
+        held = reaching(defs, at) if defs else []
+        if len(held) != 1 or held[0].how != "=" or held[0].path:
+            break
+        node, at = held[0].value, held[0].where
+    return node if isinstance(node, ast.Call) else None
 
 
 MOVES = ("to", "cuda", "cpu", "eval", "train", "float", "double")

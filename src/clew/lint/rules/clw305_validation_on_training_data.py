@@ -33,6 +33,7 @@ def check(script: Script) -> Iterator[Hit]:
     yield from wrong_loader(script)
     yield from never_read(script)
     yield from whole_trained(script)
+    yield from given_twice(script)
     for node in script.module.statements.get(ast.Assign, []):
         call = node.value
         if not isinstance(call, ast.Call) or not JUDGES.search(text(call.func).rsplit(".", 1)[-1]):
@@ -48,6 +49,22 @@ def check(script: Script) -> Iterator[Hit]:
         on_train = [name for name in given if TRAIN.search(name) and not HELD_OUT.search(name)]
         if on_train and not any(HELD_OUT.search(name) for name in given) and "train" not in text(call.func).lower():
             yield Hit(call, f"{names[0]} is computed on {on_train[0]}.")
+
+
+PAIRS = (("train_dataset", "eval_dataset"), ("train_dataloaders", "val_dataloaders"), ("train_loader", "val_loader"))
+
+
+def given_twice(script: Script) -> Iterator[Hit]:
+    """Trainer(train_dataset=ds["train"], eval_dataset=ds["train"])."""
+    for train, judged in PAIRS if not script.tests else ():
+        if not script.mentions(judged):
+            continue
+        for scope in script.module.scopes:
+            for call in scope.calls:
+                both = {word.arg: word.value for word in call.keywords if word.arg in (train, judged)}
+                said = part_of(script, both[train]) if len(both) == 2 else ""
+                if said and said == part_of(script, both[judged]) and TRAIN.search(said.rsplit(".", 1)[-1]):
+                    yield Hit(both[judged], f"{judged} is {said}, the set that training reads.")
 
 
 def never_read(script: Script) -> Iterator[Hit]:
@@ -103,14 +120,26 @@ def kept_in(script: Script, node: Any, call: ast.Call) -> str:
     return text(node)
 
 
+def part_of(script: Script, node: Any) -> str:
+    """A data set by its name, or by the part of several that it is: raw["train"] is raw.train."""
+    if isinstance(node, ast.Subscript) and text(node.value):
+        key = script.constant(node.slice)
+        return f"{text(node.value)}.{key}" if isinstance(key, str) else ""
+    return text(node)
+
+
+EVAL = re.compile(r"(^|_)(eval|evaluation)(_|$)|evalloader", re.I)
+
+
 def wrong_loader(script: Script) -> Iterator[Hit]:
     """val_loader = DataLoader(train_set), where the training loader reads the same set."""
     made = [(name.rsplit(".", 1)[-1], call, script.arg(call, 0, "dataset")) for call, name in loaders(script)]
     for name, call, data in made:
-        said = text(data)
-        if not said or not HELD_OUT.search(name) or TRAIN.search(name) or not TRAIN.search(said.rsplit(".", 1)[-1]):
+        said = part_of(script, data)
+        judged = HELD_OUT.search(name) or (EVAL.search(name) and not any(HELD_OUT.search(one) for one, _, _ in made))
+        if not said or not judged or TRAIN.search(name) or not TRAIN.search(said.rsplit(".", 1)[-1]):
             continue
         if HELD_OUT.search(said) or script.arg(call, 3, "sampler") is not None or script.starred(call):
             continue
-        if any(other != name and TRAIN.search(other) and text(same) == said for other, _, same in made):
+        if any(other != name and TRAIN.search(other) and part_of(script, same) == said for other, _, same in made):
             yield Hit(call, f"{name} reads {said}, the set that training reads.")

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 
 from clew.lint.data import helper
 from clew.lint.flow import reaching
+from clew.lint.index import Block
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.validation import validations
+from clew.lint.values import default_of
 
 
 @rule("CLW306", "mean-of-batch-means", "loss.metric_misaligned", "look", "mean no_grad inference_mode")
@@ -35,6 +37,7 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(
                     node, "adds the means of batches whose last one is smaller; the examples in it count for more."
                 )
+        yield from metered(script, loop)
         for call in script.calls("append"):
             if (
                 len(call.args) == 1
@@ -45,6 +48,27 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(
                     call, "keeps the means of batches whose last one is smaller; the examples in it count for more."
                 )
+
+
+def metered(script: Script, loop: Block) -> Iterator[Hit]:
+    """meter.update(mean), where the meter could be told how many examples the mean stands for and is not."""
+    for call in script.calls("update", "add", "log", "append"):
+        if len(call.args) != 1 or call.keywords or loop not in script.where(call).block.chain():
+            continue
+        func = helper(script, call, script.where(call))
+        if func is None or func.cls is None or len(func.params) != 3:
+            continue
+        count = default_of(func, func.params[2])
+        weighed = any(
+            isinstance(part, ast.BinOp)
+            and isinstance(part.op, ast.Mult)
+            and {text(part.left), text(part.right)} == set(func.params[1:])
+            for part in ast.walk(func.node)
+        )
+        one = isinstance(count, ast.Constant) and count.value == 1
+        if one and weighed and (batch_mean(call.args[0]) or mean_loss(script, call.args[0])):
+            told = f"{func.params[2]} stays 1: the meter counts a smaller last batch as much as a full one."
+            yield Hit(call, told)
 
 
 def averaged(script: Script, kept: str) -> bool:
@@ -80,7 +104,9 @@ def mean_loss(script: Script, node: ast.AST) -> bool:
         defs = where.block.scope.defs.get(node.id, [])
         held = reaching(defs, where) if defs else []
         made = held[0] if len(held) == 1 and held[0].how == "=" and not held[0].path else None
-        return made is not None and isinstance(made.value, ast.Call) and mean_loss(script, made.value)
+        if made is None or not isinstance(made.value, ast.Call):
+            return False
+        return batch_mean(made.value) or mean_loss(script, made.value)
     for loss in loss_calls(script):
         if loss.node is node:
             made_by = loss.made.node if loss.made is not None else node

@@ -31,7 +31,7 @@ TTA = re.compile(r"tta|test_?time", re.I)
     "likely",
     (
         "RandomCrop RandomResizedCrop RandomHorizontalFlip RandomVerticalFlip RandomRotation ColorJitter RandAugment "
-        "HorizontalFlip RandomErasing RandomAffine AutoAugment"
+        "HorizontalFlip RandomErasing RandomAffine AutoAugment transform transforms"
     ),
 )
 def check(script: Script) -> Iterator[Hit]:
@@ -54,8 +54,9 @@ def check(script: Script) -> Iterator[Hit]:
                     given, f"held-out data goes through {step}: the score depends on chance and on distorted inputs."
                 )
 
-    yield from deaf(script)
-    yield from shared(script)
+    if any(RANDOM.search(name) for name in script.module.names):
+        yield from deaf(script)
+        yield from shared(script)
 
 
 def composed(script: Script, node: ast.Name) -> bool:

@@ -31,7 +31,7 @@ SPLITS = ("train_test_split", "cross_val_score", "cross_validate", "fit")
     "train_test_split cross_val_score cross_validate fit drop columns tensor from_numpy DataFrame",
 )
 def check(script: Script) -> Iterator[Hit]:
-    if not script.mentions("pd", "pandas", "read_csv", "DataFrame", "columns"):
+    if not script.mentions("pd", "pandas", "read_csv", "DataFrame", "columns", "df", "cols", "frame", "TARGET"):
         return
     seen: set[ast.AST] = set()
     lines: set[int] = set()
@@ -131,7 +131,7 @@ def directly(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
             if columns is not None and name not in columns and not removed(script, frame, name, at):
                 seen.add(at)
                 yield Hit(at, f"{frame}[{name!r}] is the target and stays among the features: it is not dropped here.")
-        elif listed(scope, features, frame, name, script):
+        elif listed(scope, features, frame, name, script) or chosen(script, features, frame, name, where):
             seen.add(features)
             yield Hit(
                 features, f"all columns but a few are features, and {frame}[{name!r}], the target, is among them."
@@ -142,6 +142,14 @@ def directly(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
                 node,
                 f"the features are all of {frame}, and {frame}[{name!r}] is the target: the model reads the answer.",
             )
+
+
+def chosen(script: Script, node: ast.AST, frame: str, name: str, where: Where) -> bool:
+    """df[columns], where the columns are all but a few, by a function or a constant of the project."""
+    if not isinstance(node, ast.Subscript) or text(node.value) != frame:
+        return False
+    found = taken_columns(Reader(script), node, where)
+    return found is not None and found.but and bool(found.names) and name not in found.names
 
 
 def taken(scope: Scope, node: ast.AST, at: ast.AST, script: Script) -> tuple[str, str] | None:

@@ -78,6 +78,17 @@ def repeated(script: Script, block: Block) -> bool:
     return any(where.block.loops() for _, where in script.project.callers(block.scope))
 
 
+def given_back(script: Script, node: ast.AST) -> bool:
+    """Whether a function returns the sampler to callers in sight, and no file around tells any sampler its epoch."""
+    while isinstance(node, ast.Tuple | ast.Dict):
+        above = script.module.up[node]
+        if isinstance(above, ast.Assign):
+            return False
+        node = above
+    callers = script.project.callers(script.scope(node)) if isinstance(node, ast.Return) else []
+    return bool(callers) and script.project.neighbours_with(script.module.path, "set_epoch") == 0
+
+
 def passed_on(script: Script, name: str) -> bool:
     """Whether the sampler goes anywhere but into a loader: what receives it may set the epoch."""
     if not name:
@@ -93,6 +104,6 @@ def passed_on(script: Script, name: str) -> bool:
                 ("DataLoader", "BatchSampler", "len", "isinstance")
             ):
                 return True
-            if isinstance(above, ast.Return | ast.Tuple):
-                return True
+            if isinstance(above, ast.Return | ast.Tuple | ast.Dict):
+                return not given_back(script, above)
     return False

@@ -20,6 +20,9 @@ from clew.lint.script import Hit, Script
 
 OLD = re.compile(r"(^|_)old_?(action)?_?(log_?p\w*|logp\w*|log_prob\w*|pi\w*)$|(log_?probs?|logp)_old$", re.I)
 
+# A policy that is kept as a copy is not the one being trained: no gradient of the ratio ends in its weights.
+COPY = re.compile(r"(^|[^a-z])(\w+_(old|ref|prev|behaviou?r|target|frozen)|(old|ref|prev|behaviou?r)_\w+)[.(]", re.I)
+
 
 @rule("CLW804", "old-log-prob-with-gradient", "rl.kl_spike", "likely", "log_prob")
 def check(script: Script) -> Iterator[Hit]:
@@ -82,7 +85,9 @@ def graded(script: Script, made: Def) -> bool:
         for part in ast.walk(value)
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)
     ]
-    return "log_prob" in calls and not set(calls) & {"detach", "item", "numpy", "clone_detached"}
+    if "log_prob" not in calls or set(calls) & {"detach", "item", "numpy", "clone_detached"}:
+        return False
+    return not COPY.search(spelled(value, made.where))
 
 
 def again(script: Script, made: Def) -> bool:

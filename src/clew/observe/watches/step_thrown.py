@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FIRST = 10
 RAW = 10.0
 WORSE = 1.5
-FAR, NO_BETTER = 3.0, 0.95
+FAR, NO_BETTER = 2.0, 0.95
 """An update of several times the weights, after which the whole run never does better than untrained."""
 FURTHEST, HARDLY = 10.0, 0.9
 """Where hardly anything is left of the weights, what an untrained model loses against guessing is no gain."""
