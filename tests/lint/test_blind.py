@@ -14,7 +14,7 @@ UNSEEN = {
     "c75_lm_no_shift": "no rule for targets that are the inputs of a causal model",
 }
 NEAR = 3
-FILES = ("blind.txt", "blind_helpers.txt", "blind_styles.txt")
+FILES = ("blind.txt", "blind_helpers.txt", "blind_styles.txt", "blind_parts.txt")
 
 
 class Case(NamedTuple):

@@ -6,8 +6,9 @@ import pytest
 from lint_cases import lint_files
 from test_blind import Case, fits, read
 
-TEXT = (Path(__file__).parent / "variants_data.txt").read_text()
-ALL = [read(part) for part in TEXT.split("\n=== ")[1:]]
+FILES = ("variants_data.txt", "variants_parts.txt")
+TEXTS = [(Path(__file__).parent / name).read_text() for name in FILES]
+ALL = [read(part) for text in TEXTS for part in text.split("\n=== ")[1:]]
 
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)

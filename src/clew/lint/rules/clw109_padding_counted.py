@@ -1,6 +1,7 @@
 """Padding is counted in the loss.
 
-What it sees: labels copied from input ids that a tokenizer has just padded, with nothing set to -100; sequences
+What it sees: labels copied from input ids that a tokenizer has just padded, with nothing set to -100 (a loss that
+ignores -100 helps only if something sets it); sequences
 padded by pad_sequence, here or in the loader's collate function, whose flattened outputs go into a cross-entropy
 without ignore_index and without a mask.
 Why it matters: the model is rewarded for predicting padding, which is easy and plentiful. The loss looks low, short

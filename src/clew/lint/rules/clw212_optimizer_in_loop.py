@@ -1,7 +1,7 @@
 """The optimiser is built anew inside the training loop.
 
 What it sees: a constructor of torch.optim over parameters of a model that lives outside the loop, run in every turn
-of a loop that trains.
+of a loop that trains, there or in a function that is called for every epoch.
 Why it matters: momentum and the running moments of Adam start from zero each time, and a schedule attached to the old
 optimiser has no effect.
 Silent when: the model is built in the same loop (folds, seeds, trials), or a condition guards it.
@@ -80,7 +80,7 @@ def each_epoch(script: Script, scope: Scope, call: ast.Call, model: str) -> Iter
         given = made.func.value if first == scope.me and isinstance(made.func, ast.Attribute) else None
         given = given or argument(made, scope, first)
         said = ".".join(part for part in (text(given), rest) if part) if given is not None and text(given) else ""
-        head = f"{target(around[0])} {ast.unparse(around[0].node.iter)} {scope.name}".lower() if around else ""
+        head = f"{target(around[0])} {over(around[0])} {scope.name.lower()}" if around else ""
         if "epoch" not in head or not said or fresh(said, around[0]):
             return
     yield Hit(call, f"{scope.name} is called for every epoch, and each call forgets the optimiser's state.", "likely")
@@ -157,6 +157,10 @@ def fresh(model: str, loop: Block, but: ast.Call | None = None) -> bool:
 
 def target(loop: Block) -> str:
     return ast.unparse(loop.node.target).lower() if isinstance(loop.node, ast.For) else ""
+
+
+def over(loop: Block) -> str:
+    return ast.unparse(loop.node.iter).lower() if isinstance(loop.node, ast.For) else ""
 
 
 def counted(loop: Block) -> bool:

@@ -1,7 +1,7 @@
 """A layer is replaced after the optimiser took the parameters.
 
-What it sees: an optimiser over model.parameters(), then a new layer assigned to an attribute or an index of that
-model, there or by a function of the project, and no optimiser made after it.
+What it sees: an optimiser over model.parameters(), made there or by a function of the project, then a new layer
+assigned to an attribute or an index of that model, again in either way, and no optimiser made after it.
 Why it matters: the new layer's parameters are in no optimiser. Usually it is the new head, so the one part that must
 be trained stays at its random start.
 Silent when: a later optimiser or add_param_group takes the new parameters, or the change lies on another branch.

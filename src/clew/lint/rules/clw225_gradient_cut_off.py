@@ -2,7 +2,8 @@
 
 What it sees: every way from the loss back to a network that the optimiser holds leads through detach, no_grad, item,
 numpy, argmax or a new tensor, also in helpers and losses of the project; in a module's forward, a layer built there
-whose output is used only behind such a cut; requires_grad switched on for a loss that was computed.
+whose output is used only behind such a cut; a term of the loss that item, argmax or a comparison makes a constant;
+requires_grad switched on for a loss that was computed.
 Why it matters: the network keeps its random start. The rest learns around it, or nothing learns at all, and no error
 tells.
 Silent when: one way is free, anything on the way cannot be followed, or the network is frozen, loaded, or named as a

@@ -1,7 +1,8 @@
 """Something called validation is computed on the training data.
 
 What it sees: a result named val or test that comes from evaluating on a loader or arrays named train, and on nothing
-held out; a loader named val or test over the set that the training loader reads.
+held out; a loader named val or test over the set that the training loader reads; a trainer
+that is given one set for both.
 Why it matters: the score measures memory. Early stopping and model selection then reward overfitting.
 Silent when: the result is named after training too, or held-out data stands among the arguments.
 Fix: give it the held-out data.

@@ -1,7 +1,7 @@
 """A metric is averaged over batches of unequal size.
 
 What it sees: in a validation loop, the mean of each batch is added up, or kept in a list, and divided by the number
-of batches, while the loader keeps its last, smaller batch.
+of batches, while the loader keeps its last, smaller batch; a meter that is told the mean and not the batch's size.
 Why it matters: the examples of the last batch weigh more than the others. With a few batches or metrics that are not
 means (F1, perplexity) the figure is visibly off, and it depends on the batch size.
 Silent when: the loader drops the last batch, or the sum is over examples.
