@@ -369,6 +369,13 @@ def a_series_by_the_hour(folder: Path) -> None:
 
 
 @sound
+def a_field_over_a_symmetric_range(folder: Path) -> None:
+    """A steep front in the middle: one half of the rows is the other with the opposite sign."""
+    x, t = np.linspace(-1, 1, 256), np.linspace(0, 1, 100)
+    np.savez(folder / "field.npz", x=x, t=t, u=-np.tanh(40 * x)[:, None] * (1 - np.abs(x))[:, None] * (1 + t))
+
+
+@sound
 def four_random_walks(folder: Path) -> None:
     write(folder / "walk.csv", list("abcd"), (np.cumsum(rng(0).normal(0, 1, (1500, 4)), 0) + 50).round(3))
 

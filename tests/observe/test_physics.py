@@ -98,8 +98,10 @@ def swing(
     watched: bool = False,
     called: bool = False,
     steps: int = 120,
+    tested: bool = False,
 ) -> None:
-    """u'' = -4 u from u = 1 at rest. `cut` takes derivatives out of the graph; `watched` takes one only to print it."""
+    """u'' = -4 u from u = 1 at rest. `cut` takes derivatives out of the graph; `watched` takes one only to print it, and
+    `tested` takes them on every step for a loss that nothing learns from."""
     net = Scaled(inside, kind)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
     start, one = torch.zeros(1, 1), torch.ones(1, 1)
@@ -116,6 +118,9 @@ def swing(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        if tested:
+            probe = torch.linspace(0, 1, 8)[:, None].requires_grad_()
+            derivative(derivative(net(probe), probe), probe).pow(2).mean().item()
         if watched and step % 10 == 0:
             probe = torch.linspace(0, 1, 8)[:, None].requires_grad_()
             derivative(net(probe), probe).abs().max().item()
@@ -261,10 +266,11 @@ def test_conditions_that_count_for_nothing(tmp_path: Path, loop: Loop, outcome: 
         (partial(swing, steps=20), "used"),
         (partial(swing, kind=nn.SiLU, steps=20), "used"),
         (partial(swing, watched=True, steps=20), "used"),
+        (partial(swing, tested=True, steps=20), "used"),
         (partial(heat, steps=12), "used"),
         (partial(swing, steps=3), "unclear"),
     ],
-    ids=["detached", "copied", "ramps", "leaky", "sound", "smooth", "printed now and then", "heat", "short"],
+    ids=["detached", "copied", "ramps", "leaky", "sound", "smooth", "printed now and then", "tested", "heat", "short"],
 )
 def test_derivatives_that_do_not_count(tmp_path: Path, loop: Loop, outcome: str) -> None:
     answer = answers(tmp_path, loop, DerivativesUsed)["derivatives_used"]

@@ -42,6 +42,7 @@ DEGREES = (
     (1.0, 273.15, "kelvin for degrees Celsius"),
     (1.0, -273.15, "degrees Celsius for kelvin"),
 )
+ODD = 0.9
 WEATHER = 60.0
 """Degrees Celsius beyond which numbers are not taken for temperatures."""
 PIXELS = (
@@ -165,9 +166,18 @@ def _stretch(family: Family, part: Part, name: str, held: Sample) -> Iterator[Fo
             change = changed(held.some(chosen), held.some(~chosen), LEAST_FACTOR)
             if change is None or not abrupt(values, stretch, change.of_spread if spreads else change):
                 continue
+            if change.factor == -1.0 and _mirrored(held.values):
+                continue
             if not _others_change(part, name, chosen) and not _block_ends(part, name, stretch):
                 yield _found(family, part, name, (stretch.first, stretch.last), change.says)
                 return
+
+
+def _mirrored(values: Array) -> bool:
+    """Whether the second half is the first one backwards with the other sign, as a field over a symmetric range is."""
+    centred = values - values.mean()
+    size = float((centred**2).sum())
+    return size > 0 and float(-(centred * centred[::-1]).sum()) > ODD * size
 
 
 def _stretches(part: Part, values: Array) -> Iterator[Stretch]:

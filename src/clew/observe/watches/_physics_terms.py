@@ -212,7 +212,9 @@ class Equations:
     def _after_step(self, event: OptimizerEvent) -> None:
         if event.sampled:
             self.steps += 1
-            for place in {self.calls_made[number][1] for number in self.unused}:
+            # A line that is used as well, on other rows, is no cut: rows that are only looked at go through it too.
+            used = {place for number, (_, place) in self.calls_made.items() if number not in self.unused}
+            for place in {self.calls_made[number][1] for number in self.unused} - used:
                 if place in self.cut or len(self.cut) < KEPT:
                     self.cut[place] = self.cut.get(place, 0) + 1
         self.calls_made.clear()
