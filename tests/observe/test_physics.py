@@ -100,7 +100,7 @@ def swing(
     steps: int = 120,
     tested: bool = False,
 ) -> None:
-    """u'' = -4 u from u = 1 at rest. `cut` takes derivatives out of the graph; `watched` takes one only to print it, and
+    """u'' = -4 u from u = 1 at rest. `cut` takes derivatives out of the graph; `watched` takes one only to print it;
     `tested` takes them on every step for a loss that nothing learns from."""
     net = Scaled(inside, kind)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)

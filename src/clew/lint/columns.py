@@ -161,9 +161,16 @@ class Reader:
                 rows = Script.arg(node, -1, "index") is not None or given is None
                 whole = self.frame(node.func.value, where, context, deep - 1)
                 return whole if rows else without(whole, self.words(given, where, context))
+            if node.func.attr.startswith("read_"):
+                return Columns(True, frozenset())
             return self.frame(node.func.value, where, context, deep - 1) if node.func.attr in KEEPS else None
         if isinstance(node, ast.Attribute) and node.attr in ("values", "loc", "iloc"):
             return self.frame(node.value, where, context, deep - 1)
+        if isinstance(node, ast.Attribute):
+            func = where.block.scope
+            mine = func.cls is not None and text(node.value) == func.me
+            held = func.cls.attrs.get(node.attr, []) if mine and func.cls is not None else []
+            return self.frame(held[0].value, held[0].where, None, deep - 1) if len(held) == 1 else None
         if isinstance(node, ast.Subscript):
             index = node.slice
             if isinstance(index, ast.Name | ast.List | ast.ListComp | ast.Call | ast.Attribute):

@@ -228,6 +228,8 @@ def raw(script: Script, value: Value, deep: int = 5) -> bool:
     if value.kind == "binop" and isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.MatMult):
             return any(_raw(script, side, value, deep) for side in (node.left, node.right))
+        if isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant | ast.Attribute):
+            return _raw(script, node.left, value, deep)  # by a setting, not by a norm of its own
         if isinstance(node.op, ast.Mult | ast.Add | ast.Sub):
             # Whatever is added to a score, or multiplied with it, leaves it without bounds.
             return any(_raw(script, side, value, deep) for side in (node.left, node.right))

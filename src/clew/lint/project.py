@@ -169,6 +169,23 @@ class Project:
             found = self.elsewhere(module, name)
         return found if len(found) <= MOST_CALLS else []
 
+    def method_calls(self, func: Scope) -> list[tuple[ast.Call, Where]]:
+        """Calls of a method in other files, on what those files make of its class and keep under a name."""
+        if func.cls is None:
+            return []
+        self.searched = True
+        words = f"{func.cls.name}(".encode(), f".{func.name}(".encode()
+        paths = [path for path in self.around(func.module.path) if all(word in self.bytes_of(path) for word in words)]
+        found: list[tuple[ast.Call, Where]] = []
+        for path in paths[:MOST_FILES]:
+            other = self.load(path)
+            for call in other.calls.get(func.name, []) if other is not None and other is not func.module else ():
+                base = call.func.value if isinstance(call.func, ast.Attribute) else None
+                where = other.where(call) if other is not None else None
+                if isinstance(base, ast.Name) and where is not None and made_as(base.id, where, func.cls.name):
+                    found.append((call, where))
+        return found
+
     def makers(self, cls: Class) -> list[tuple[ast.Call, Where]]:
         """Calls that make instances of a class, in its own file or in those around it."""
         here = [call for call in cls.module.calls.get(cls.name, []) if isinstance(call.func, ast.Name)]
@@ -234,6 +251,13 @@ def own(call: ast.Call, func: Scope, module: Module) -> bool:
     while scope is not None and scope.cls is None:
         scope = scope.parent
     return isinstance(base, ast.Name) and scope is not None and scope.cls is func.cls and base.id == scope.me
+
+
+def made_as(name: str, where: Where, cls: str) -> bool:
+    """Whether a name was given an instance of a class, by the class's own name."""
+    defs = where.block.scope.defs.get(name) or where.block.scope.module.main.defs.get(name, [])
+    called = [made.value.func for made in defs if made.how == "=" and isinstance(made.value, ast.Call)]
+    return any((func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")) == cls for func in called)
 
 
 def calls_of(other: Module, module: str, name: str) -> list[tuple[ast.Call, Where]]:

@@ -204,7 +204,7 @@ class Reach:
         if plain_number(cls, name):
             return True
         init = cls.methods.get("__init__")
-        held = [made.value for made in cls.attrs.get(name, [])]
+        held = [unpacked(made) for made in cls.attrs.get(name, [])]
         given = init is not None and all(isinstance(one, ast.Name) and one.id in init.params for one in held)
         return bool(held) and given and self.script.is_module(cls) and not heavy(cls)
 
@@ -315,12 +315,20 @@ class Reach:
         return said
 
 
+def unpacked(made: Def) -> Any:
+    """What one of several targets is set to."""
+    value = made.value
+    for step in made.path:
+        value = value.elts[step] if isinstance(value, ast.Tuple | ast.List) and 0 <= step < len(value.elts) else None
+    return value
+
+
 def plain_number(cls: Any, name: str) -> bool:
     """Whether an attribute is a setting: a number, or a parameter of __init__ whose default is one."""
     defs = cls.attrs.get(name, [])
     init = cls.methods.get("__init__")
     for made in defs:
-        value = made.value
+        value = unpacked(made)
         if isinstance(value, ast.Name) and init is not None and value.id in init.params:
             value = default_of(init, value.id)
         if not isinstance(value, ast.Constant) or not isinstance(value.value, int | float):

@@ -458,7 +458,7 @@ class Values:
                 return held if held != NOTHING or len(node.args) < 2 else self.value(node.args[1], where, context)
             if called.name in SAME and isinstance(node.func, ast.Attribute):
                 return self.value(node.func.value, where, context)
-            if called.name in ("train", "eval") and called.owner is not None and called.owner.kind == "instance":
+            if called.name in ("train", "eval") and called.owner is not None and model_like(called.owner):
                 return (called.owner,)
             return (Value("made", called.name, node, where, owner=called.owner),)
         return NOTHING
@@ -760,6 +760,11 @@ HANDLERS: dict[type, Any] = {
 
 TRAINS = frozenset(("backward", "manual_backward", "zero_grad", "training_step", "compute_loss"))
 MODEL_NAMES = re.compile(r"^(model|net|network|module|classifier|policy_net|nn_model)$", re.I)
+
+
+def model_like(value: Value) -> bool:
+    """Whether a value is an object, or a network out of a library's collection."""
+    return value.kind == "instance" or value.name.startswith(("torchvision.models.", "timm.create_model"))
 
 
 def tells(node: ast.expr | None) -> bool:

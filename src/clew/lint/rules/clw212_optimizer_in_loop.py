@@ -71,12 +71,14 @@ def each_epoch(script: Script, scope: Scope, call: ast.Call, model: str) -> Iter
         return
     steps = [event for event in training(script).events(scope) if event.kind in ("step", "scaler_step")]
     once = all(len(event.block.loops()) == 1 and not counted(event.block.loops()[0]) for event in steps)
-    calls = script.project.callers(scope)
-    if not steps or not once or not calls:
+    if not steps or not once:
+        return
+    calls = script.project.callers(scope) or script.project.method_calls(scope)
+    if not calls:
         return
     first, _, rest = model.partition(".")
     for made, where in calls:
-        around = [block for block in where.block.loops() if isinstance(block.node, ast.For)]
+        around = where.block.loops()
         given = made.func.value if first == scope.me and isinstance(made.func, ast.Attribute) else None
         given = given or argument(made, scope, first)
         said = ".".join(part for part in (text(given), rest) if part) if given is not None and text(given) else ""
@@ -160,6 +162,9 @@ def target(loop: Block) -> str:
 
 
 def over(loop: Block) -> str:
+    """What a loop runs over, or as long as."""
+    if isinstance(loop.node, ast.While):
+        return ast.unparse(loop.node.test).lower()
     return ast.unparse(loop.node.iter).lower() if isinstance(loop.node, ast.For) else ""
 
 

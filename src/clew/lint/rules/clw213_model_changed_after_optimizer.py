@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from clew.lint.data import helper
 from clew.lint.flow import apart
-from clew.lint.index import Scope, Where
+from clew.lint.index import Class, Scope, Where
 from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
 from clew.lint.script import Hit, Script, text
@@ -27,7 +26,7 @@ from clew.lint.values import argument
     "model-changed-after-optimizer",
     "train.params_not_in_optimizer",
     "certain",
-    "backward " + " ".join(OPTIMIZERS),
+    "backward Linear " + " ".join(OPTIMIZERS),
 )
 def check(script: Script) -> Iterator[Hit]:
     made = [
@@ -50,29 +49,75 @@ def check(script: Script) -> Iterator[Hit]:
 
 
 def built_elsewhere(script: Script) -> Iterator[tuple[str, Where]]:
-    """optimizer = make_optimizer(model, lr): a function of the project gives it the parameters of its argument."""
-    if not script.mentions("step"):
+    """optimizer = make_optimizer(model, lr), engine = Engine(model): a function or class of the project gives an
+    optimiser the parameters of what it is given."""
+    put = any(
+        isinstance(value, ast.Call) and text(target.value).split(".")[0] not in ("", scope.me)
+        for scope in script.module.scopes
+        for target, value, _ in scope.attr_sets
+    )
+    if not put and not script.mentions("step"):
         return
     for node in script.module.statements.get(ast.Assign, []):
         call = node.value
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name | ast.Attribute):
+        if not isinstance(call, ast.Call) or not MAKES.search(text(call.func).rsplit(".", 1)[-1]):
             continue
-        if not MAKES.search(text(call.func)):
-            continue
-        func = helper(script, call, script.where(node))
-        for given, at in func.returns if func is not None else ():
-            parts = given.elts if isinstance(given, ast.Tuple) else [given]
-            home = script.at_home(at)
-            for part in parts:
-                for value in home.values.value(part, at, None):
-                    known = value.kind == "instance" and value.name.startswith("torch.optim.")
-                    whole = owner(Script.arg(value.node, 0, "params"), home) if known else ""
-                    held = argument(call, func, whole) if func is not None and whole in func.params else None
-                    if known and text(held) and "lr_scheduler" not in value.name:
-                        yield text(held), script.where(node)
+        for value in script.value(call.func):
+            if value.kind == "function" and value.func is not None:
+                func, held = value.func, from_function(script, value.func)
+            elif value.kind == "class" and value.cls is not None and "__init__" in value.cls.methods:
+                func, held = value.cls.methods["__init__"], from_class(script, value.cls)
+            else:
+                continue
+            for name in held:
+                given = text(argument(call, func, name))
+                if given:
+                    yield given, script.where(node)
 
 
-MAKES = re.compile(r"opt|build|make|create|get_|config|setup|prepare", re.I)
+def from_function(script: Script, func: Scope) -> set[str]:
+    """The parameters whose weights an optimiser holds that a function returns."""
+    found: set[str] = set()
+    for given, at in func.returns:
+        for part in given.elts if isinstance(given, ast.Tuple) else [given]:
+            for value in script.values.value(part, at, None):
+                if value.kind == "instance" and value.name.startswith("torch.optim.") and "sched" not in value.name:
+                    found.add(whole(script.at_home(at), value.node))
+    return found & set(func.params)
+
+
+def from_class(script: Script, cls: Class) -> set[str]:
+    """The parameters of a constructor whose weights an optimiser holds that the object keeps."""
+    found: set[str] = set()
+    for held in cls.attrs.values():
+        value = held[0].value if len(held) == 1 else None
+        said = text(value.func).lower() if isinstance(value, ast.Call) else ""
+        if not (said.startswith(("torch.optim.", "optim.")) or "opt" in said or said.rsplit(".", 1)[-1] in LOWER):
+            continue
+        for one in script.values.defined(held[0], None):
+            if one.kind != "instance" or not one.name.startswith("torch.optim.") or "sched" in one.name:
+                continue
+            name = whole(script.at_home(held[0].where), one.node)
+            kept = cls.attrs.get(name.removeprefix("self."), []) if name.startswith("self.") else []
+            source = kept[0].value if len(kept) == 1 and not kept[0].path else None
+            found.add(source.id if isinstance(source, ast.Name) else name)
+    return found & set(cls.methods["__init__"].params)
+
+
+LOWER = tuple(name.lower() for name in OPTIMIZERS)
+
+
+def whole(script: Script, made: ast.Call) -> str:
+    """The one model that all of an optimiser's groups come from."""
+    given = Script.arg(made, 0, "params")
+    if isinstance(given, ast.List) and all(isinstance(item, ast.Dict) for item in given.elts):
+        inner = [part for part in ast.walk(given) if isinstance(part, ast.Call)]
+        names = {owner(part) for part in inner}
+        return names.pop() if len(names) == 1 else ""
+    return owner(given, script)
+
+
+MAKES = re.compile(r"(?i:opt|build|make|create|get_|config|setup|prepare|param)|^[A-Z]")
 
 
 def late(

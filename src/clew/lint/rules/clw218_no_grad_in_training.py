@@ -23,6 +23,7 @@ from clew.lint.registry import rule
 from clew.lint.rules.clw224_model_not_in_optimizer import weighs
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Loop, trained, training
+from clew.lint.values import Value
 
 
 @rule(
@@ -65,10 +66,12 @@ def quiet_forward(script: Script) -> Iterator[Hit]:
             values = script.values.named(name, script.where(loop.block.node), None) if "." not in name else ()
             for value in values:
                 if value.kind == "instance" and value.cls is not None and script.is_module(value.cls):
-                    yield from quiet_parts(script, value.cls, name)
+                    yield from quiet_parts(script, value, name)
 
 
-def quiet_parts(script: Script, cls: Class, name: str) -> Iterator[Hit]:
+def quiet_parts(script: Script, model: Value, name: str) -> Iterator[Hit]:
+    cls = model.cls
+    assert cls is not None
     for attr, defs in cls.attrs.items():
         made = script.values.defined(defs[0], None) if len(defs) == 1 and defs[0].how == "=" else ()
         for value in made if len(made) == 1 else ():
@@ -81,7 +84,8 @@ def quiet_parts(script: Script, cls: Class, name: str) -> Iterator[Hit]:
                 continue
             says = f"{name}.{attr} is in the optimiser, and its forward runs without gradients: it is never trained."
             here = off in script.module.up
-            node = off if here else defs[0].node if defs[0].node in script.module.up else None
+            places = (off, defs[0].node, model.node)
+            node = next((one for one in places if one in script.module.up or one in script.module.place), None)
             at = () if here else (Related(part.module.path, off.lineno, "gradients are switched off here"),)
             if node is not None:
                 yield Hit(node, says, "look", related=at)
@@ -96,12 +100,23 @@ def words(cls: Class) -> set[str]:
 
 
 def quiet(script: Script, func: Scope) -> Any:
-    """What switches gradients off for all of a function: a decorator, or a `with` around what it returns."""
+    """What switches gradients off in a forward: a decorator, or a `with` around every call of a part that was learned
+    before."""
     for decorator in func.decorators():
         if script.grad_state(decorator) is False:
             return decorator
-    places = [where for _, where in func.returns]
-    return script.grad_off(places[0]) if len(places) == 1 and places[0].block.kind == "with" else None
+    held = func.cls.attrs if func.cls is not None else {}
+    for name, defs in held.items():
+        if len(defs) != 1 or not LEARNED.search(ast.unparse(defs[0].value) if defs[0].value is not None else ""):
+            continue
+        calls = [call for call in func.calls if text(call.func) == f"{func.me}.{name}"]
+        offs = [script.at_home(Where(func.body, 0)).grad_off(func.module.where(call)) for call in calls]
+        if offs and all(off is not None for off in offs):
+            return offs[0]
+    return None
+
+
+LEARNED = re.compile(r"pretrained|weights=|create_model|torchvision|children\(\)|\.features")
 
 
 def switched(script: Script, node: Any, where: Where) -> ast.AST | None:

@@ -212,8 +212,10 @@ def origin(script: Script, name: str, scope: Scope) -> object:
     at = defs[0].where.block.scope
     if isinstance(node, ast.Name) and node.id in at.params and len(at.defs[node.id]) == 1:
         return f"{at.name}.{node.id}"
-    values = script.values.value(node, defs[0].where, None) if isinstance(node, ast.Call) else ()
+    values = script.values.value(node, defs[0].where, None) if isinstance(node, ast.Call | ast.Subscript) else ()
     plain = len(values) == 1 and (values[0].kind in ("instance", "made") and network(script, values[0]))
+    if isinstance(node, ast.Subscript):
+        return values[0].node if plain else None
     return node if plain and values[0].node is node else None
 
 

@@ -126,6 +126,8 @@ def part_of(script: Script, node: Any) -> str:
     if isinstance(node, ast.Subscript) and text(node.value):
         key = script.constant(node.slice)
         return f"{text(node.value)}.{key}" if isinstance(key, str) else ""
+    if isinstance(node, ast.Call) and node.args and not script.starred(node) and text(node.args[0]):
+        return f"{ast.unparse(node)}.{text(node.args[0])}"  # the same data set made twice
     return text(node)
 
 
@@ -143,4 +145,4 @@ def wrong_loader(script: Script) -> Iterator[Hit]:
         if HELD_OUT.search(said) or script.arg(call, 3, "sampler") is not None or script.starred(call):
             continue
         if any(other != name and TRAIN.search(other) and part_of(script, same) == said for other, _, same in made):
-            yield Hit(call, f"{name} reads {said}, the set that training reads.")
+            yield Hit(call, f"{name} reads {said.rsplit(').', 1)[-1]}, the set that training reads.")

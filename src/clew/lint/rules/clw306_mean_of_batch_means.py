@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from clew.lint.data import helper
 from clew.lint.flow import reaching
-from clew.lint.index import Block
+from clew.lint.index import Block, Scope
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
@@ -31,7 +31,7 @@ def check(script: Script) -> Iterator[Hit]:
         for node in script.module.statements.get(ast.AugAssign, []):
             if (
                 loop in script.where(node).block.chain()
-                and (batch_mean(node.value) or mean_loss(script, node.value))
+                and (batch_mean(script, node.value) or mean_loss(script, node.value))
                 and divided(script, text(node.target), source)
             ):
                 yield Hit(
@@ -42,7 +42,7 @@ def check(script: Script) -> Iterator[Hit]:
             if (
                 len(call.args) == 1
                 and loop in script.where(call).block.chain()
-                and (batch_mean(call.args[0]) or mean_loss(script, call.args[0]))
+                and (batch_mean(script, call.args[0]) or mean_loss(script, call.args[0]))
                 and averaged(script, text(call.func).removesuffix(".append"))
             ):
                 yield Hit(
@@ -53,22 +53,36 @@ def check(script: Script) -> Iterator[Hit]:
 def metered(script: Script, loop: Block) -> Iterator[Hit]:
     """meter.update(mean), where the meter could be told how many examples the mean stands for and is not."""
     for call in script.calls("update", "add", "log", "append"):
-        if len(call.args) != 1 or call.keywords or loop not in script.where(call).block.chain():
+        if not call.args or call.keywords or loop not in script.where(call).block.chain():
             continue
         func = helper(script, call, script.where(call))
-        if func is None or func.cls is None or len(func.params) != 3:
+        if func is None or func.cls is None or len(func.params) != len(call.args) + 2:
             continue
-        count = default_of(func, func.params[2])
-        weighed = any(
-            isinstance(part, ast.BinOp)
-            and isinstance(part.op, ast.Mult)
-            and {text(part.left), text(part.right)} == set(func.params[1:])
-            for part in ast.walk(func.node)
-        )
-        one = isinstance(count, ast.Constant) and count.value == 1
-        if one and weighed and (batch_mean(call.args[0]) or mean_loss(script, call.args[0])):
-            told = f"{func.params[2]} stays 1: the meter counts a smaller last batch as much as a full one."
-            yield Hit(call, told)
+        count = default_of(func, func.params[-1])
+        if not isinstance(count, ast.Constant) or count.value != 1:
+            continue
+        for at, name in enumerate(func.params[1:-1]):
+            given = call.args[at]
+            if weighed(func, name) and (batch_mean(script, given) or mean_loss(script, given)):
+                told = f"{func.params[-1]} stays 1: the meter counts a smaller last batch as much as a full one."
+                yield Hit(call, told)
+
+
+def weighed(func: Scope, name: str) -> bool:
+    """Whether a method multiplies what it is told with its last parameter."""
+    return any(
+        isinstance(part, ast.BinOp)
+        and isinstance(part.op, ast.Mult)
+        and {bare(part.left), bare(part.right)} == {name, func.params[-1]}
+        for part in ast.walk(func.node)
+    )
+
+
+def bare(node: ast.expr) -> str:
+    """A name, also as a number of Python."""
+    while isinstance(node, ast.Call) and (node.args or isinstance(node.func, ast.Attribute)):
+        node = node.args[0] if node.args else node.func.value  # type: ignore[attr-defined]
+    return text(node)
 
 
 def averaged(script: Script, kept: str) -> bool:
@@ -84,16 +98,27 @@ def averaged(script: Script, kept: str) -> bool:
     )
 
 
-def batch_mean(node: ast.AST) -> bool:
-    """`(pred == y).float().mean().item()`: the share of hits in one batch."""
+def batch_mean(script: Script, node: ast.AST) -> bool:
+    """`(pred == y).float().mean().item()`: the share of hits in one batch, also when the hits have a name."""
     said = ast.unparse(node)
-    return ".mean()" in said and "==" in said
+    if ".mean()" not in said:
+        return False
+    if "==" in said:
+        return True
+    first = said.split(".")[0]
+    for part in ast.walk(node) if first.isidentifier() and node in script.module.up else ():
+        if isinstance(part, ast.Name) and part.id == first:
+            where = script.where(part)
+            defs = where.block.scope.defs.get(first, [])
+            held = reaching(defs, where) if defs else []
+            return len(held) == 1 and held[0].how == "=" and "==" in ast.unparse(held[0].value)
+    return False
 
 
 def mean_loss(script: Script, node: ast.AST) -> bool:
     """`loss_fn(pred, y).item()`, or a name that was given that: the mean over one batch."""
     func = helper(script, node, script.where(node)) if isinstance(node, ast.Call) else None
-    if func is not None and len(func.returns) == 1 and batch_mean(func.returns[0][0]):
+    if func is not None and len(func.returns) == 1 and batch_mean(script, func.returns[0][0]):
         return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "detach"):
         return mean_loss(script, node.func.value)
@@ -106,7 +131,7 @@ def mean_loss(script: Script, node: ast.AST) -> bool:
         made = held[0] if len(held) == 1 and held[0].how == "=" and not held[0].path else None
         if made is None or not isinstance(made.value, ast.Call):
             return False
-        return batch_mean(made.value) or mean_loss(script, made.value)
+        return batch_mean(script, made.value) or mean_loss(script, made.value)
     for loss in loss_calls(script):
         if loss.node is node:
             made_by = loss.made.node if loss.made is not None else node

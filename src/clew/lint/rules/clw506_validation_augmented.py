@@ -17,6 +17,7 @@ from clew.lint.index import Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.trail import trail, verb
+from clew.lint.values import Context, Value
 
 RANDOM = re.compile(
     r"(RandomCrop|RandomResizedCrop|Random\w*Flip|RandomRotation|ColorJitter|RandomErasing|RandAugment|AutoAugment|TrivialAugment\w*|RandomAffine|RandomPerspective|RandomGrayscale|GaussNoise|HorizontalFlip|VerticalFlip|MixUp|CutMix)$"
@@ -120,12 +121,26 @@ def not_training(script: Script, call: ast.Call) -> bool:
     ) in ("test", "val")
 
 
+def spread(script: Script, value: Value) -> list[ast.AST]:
+    """The steps that a list by name brings into a transform, as that list is on the way of this very call."""
+    first = value.node.args[0] if value.node.args and value.where is not None else None
+    names: list[ast.expr] = [first] if isinstance(first, ast.Name) else []
+    names += [item.value for item in getattr(first, "elts", []) if isinstance(item, ast.Starred)]
+    context = value.const if isinstance(value.const, Context) else None
+    found: list[ast.AST] = []
+    for name in names:
+        assert value.where is not None
+        held = script.values.value(name, value.where, context)
+        found += held[0].items if len(held) == 1 and held[0].kind == "items" else ()
+    return found
+
+
 def random_step(script: Script, node: ast.AST) -> str:
     """The first random step of a composed transform."""
     for value in script.value(node):
         if not isinstance(value.node, ast.Call) or value.kind != "instance":
             return ""
-        for part in ast.walk(value.node):
+        for part in (inner for node in (value.node, *spread(script, value)) for inner in ast.walk(node)):
             if isinstance(part, ast.Call):
                 name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
                 if RANDOM.search(name) and script.constant(script.arg(part, 0, "p"), 1) != 0:

@@ -159,9 +159,9 @@ def taken(scope: Scope, node: ast.AST, at: ast.AST, script: Script) -> tuple[str
         node = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else node
     if isinstance(node, ast.Attribute) and node.attr == "values":
         node = node.value
-    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+    if isinstance(node, ast.Subscript) and text(node.value):
         name = script.constant(node.slice)
-        return (node.value.id, name) if isinstance(name, str) else None
+        return (text(node.value), name) if isinstance(name, str) else None
     return None
 
 
