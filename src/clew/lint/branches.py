@@ -83,14 +83,16 @@ def decided(values: Any, block: Block, context: Any) -> bool | None:
     """Whether the condition of a block holds; without a context that is worked out once."""
     test = block.node.test  # type: ignore[attr-defined]
     known: dict[ast.AST, bool | None] = values.truths
-    if context is None and test in known:
+    if context is not None:
+        return truth(values, test, block.scope.module.place[block.node], context)
+    if test in known:
+        values.cuts += test in values.asking
         return known[test]
-    if context is None:
-        known[test] = None
-    way = truth(values, test, block.scope.module.place[block.node], context)
-    if context is None:
-        known[test] = way
-    return way
+    known[test] = None
+    values.asking.add(test)
+    known[test] = truth(values, test, block.scope.module.place[block.node], None)
+    values.asking.discard(test)
+    return known[test]
 
 
 def truth(values: Any, node: ast.expr, where: Where, context: Any) -> bool | None:

@@ -56,7 +56,7 @@ def look(path: str, data: bytes, project: Project, rules: dict[str, Rule]) -> Lo
         except Exception as error:  # noqa: BLE001 - one rule that fails must not hide what the others find
             trouble = Trouble(path, f"{rule.code} gave up on it: {type(error).__name__} {error}".split("\n")[0])
     script.forget()
-    findings = sorted(set(findings), key=lambda one: (one.cell, one.line, one.column, one.rule))
+    findings = sorted(dict.fromkeys(findings), key=lambda one: (one.cell, one.line, one.column, one.rule))
     reads = tuple(sorted(project.touched - {os.path.abspath(path)}))
     return Looked(tuple(findings), trouble, reads, project.searched, tuple(sorted(asked)))
 

@@ -2,14 +2,16 @@
 
 import ast
 import os
+import re
 from collections import OrderedDict
 
 from clew.lint.flow import reaching
 from clew.lint.index import Class, Def, Module, Scope, Where, index
 from clew.lint.source import Unreadable, read, read_bytes
 
-# Bytes of source whose trees are kept; a tree takes some fifty times its source.
-KEEP = 3_000_000
+# Bytes of source whose trees are kept; a tree takes some forty times its source. With half of this, files of a large
+# project that import each other are parsed half as often again.
+KEEP = 6_000_000
 MOST_NEIGHBOURS = 60
 MOST_CALLS = 12
 MOST_FILES = 6
@@ -35,11 +37,14 @@ class Project:
         self.asked: dict[Scope, list[tuple[ast.Call, Where]]] = {}
         self.touched: set[str] = set()
         self.searched = False
+        self.files_of: dict[tuple[str, str], tuple[str, list[str]] | None] = {}
+        self.mentioned: dict[tuple[str, frozenset[str]], bool] = {}
 
     def start(self, path: str, size: int) -> Module | None:
         """Look at the file at `path` next, which may have been read for another one: forget what was learned for the
         one before, and let go of the trees that were not needed for longest."""
         self.asked = {}
+        self.files_of = {}
         self.touched = set()
         self.searched = False
         if len(self.texts) > 4 * MOST_NEIGHBOURS:
@@ -99,18 +104,39 @@ class Project:
 
     def member(self, dotted: str, module: Module) -> Module | list[Def] | None:
         """What `dotted` is when a file of the project defines it: a module, or the definitions of a name in one."""
-        parts = dotted.split(".")
-        root, own = self.root(module.path)
-        if parts[0] in LIBRARIES and own.split(".")[0] != parts[0]:
-            return None
-        here = os.path.dirname(os.path.abspath(module.path))
-        above = os.path.dirname(root)
-        for base in dict.fromkeys((root, here, above, os.path.dirname(above))):
-            found = self.below(base, parts)
-            if found is not None:
-                path, rest = found
-                return self.inside(path, rest, module)
-        return None
+        found = self.file_of(dotted, module)
+        return self.inside(*found, module) if found is not None else None
+
+    def file_of(self, dotted: str, module: Module) -> tuple[str, list[str]] | None:
+        """The file of the project that `dotted` leads into from a module, and what remains of the name."""
+        key = (module.path, dotted)
+        if key not in self.files_of:
+            root, own = self.root(module.path)
+            parts = dotted.split(".")
+            found = None
+            if parts[0] not in LIBRARIES or own.split(".")[0] == parts[0]:
+                here = os.path.dirname(os.path.abspath(module.path))
+                above = os.path.dirname(root)
+                bases = dict.fromkeys((root, here, above, os.path.dirname(above)))
+                found = next((at for base in bases if (at := self.below(base, parts)) is not None), None)
+            self.files_of[key] = found
+        return self.files_of[key]
+
+    def may_mention(self, dotted: str, module: Module, words: frozenset[str]) -> bool:
+        """Whether what `dotted` names may be a function of the project in a file with one of the words. Told from the
+        text alone, as parsing it is the dearest thing here: True where the text does not settle it."""
+        found = self.file_of(dotted, module)
+        if found is None:
+            return "." in dotted and self.file_of(dotted.split(".")[0], module) is not None
+        path, rest = found
+        if path in self.kept or len(rest) != 1:
+            return True
+        text = self.bytes_of(path)
+        if (path, words) not in self.mentioned:
+            pattern = rb"\b(?:" + b"|".join(word.encode() for word in sorted(words)) + rb")\b"
+            self.mentioned[path, words] = re.search(pattern, text) is not None
+        self.touched.add(path)
+        return self.mentioned[path, words] or not defined_once(text, rest[0].encode())
 
     def below(self, base: str, parts: list[str]) -> tuple[str, list[str]] | None:
         """The file that the longest part of a dotted name stands for, and what remains of the name."""
@@ -233,6 +259,13 @@ class Project:
                 near = [other for other in near if os.path.dirname(other) == folder]
             self.neighbours[folder] = near if len(near) <= MOST_NEIGHBOURS else []
         return [other for other in self.neighbours[folder] if other != path]
+
+
+def defined_once(text: bytes, name: bytes) -> bool:
+    """Whether a text defines a function or class of this name at its top, and nothing else by that name."""
+    name = re.escape(name)
+    made = re.findall(rb"^([ \t]*)(?:async[ \t]+def|def|class)[ \t]+" + name + rb"\b", text, re.MULTILINE)
+    return made == [b""] and not re.search(rb"^[ \t]*" + name + rb"[ \t]*[:=]", text, re.MULTILINE)
 
 
 def within(call: ast.Call, func: Scope, module: Module) -> bool:

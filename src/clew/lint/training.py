@@ -63,15 +63,19 @@ class Training:
 
     def __init__(self, script: Script) -> None:
         self.script = script
-        self.held: dict[Scope, list[Event]] = {}
+        self.held: dict[tuple[Scope, int], list[Event]] = {}
         self.busy: set[Scope] = set()
+        self.circles = 0
         self.all: list[Loop] | None = None
 
     def events(self, scope: Scope) -> list[Event]:
         """Everything of interest that a scope does, in order."""
-        if scope not in self.held:
+        key = (scope, len(self.busy))
+        if key not in self.held:
             if scope in self.busy or len(self.busy) > DEEP:
+                self.circles += scope in self.busy
                 return []
+            before = self.circles
             self.busy.add(scope)
             try:
                 found = [event for call in scope.calls for event in self.read(call, scope)]
@@ -79,10 +83,10 @@ class Training:
                 found.sort(key=lambda event: event.order)
             finally:
                 self.busy.discard(scope)
-            if self.busy:
-                return found  # seen from inside another scope it may be cut short
-            self.held[scope] = found
-        return self.held[scope]
+            if self.busy and self.circles != before:
+                return found  # seen from inside a circle of calls it is cut short
+            self.held[key] = found
+        return self.held[key]
 
     def cleared(self, scope: Scope) -> Iterator[Event]:
         for target, value, where in scope.attr_sets:
@@ -133,8 +137,23 @@ class Training:
             return isinstance(base, ast.Name | ast.Attribute) and func.attr not in ("append", "item", "format")
         return False
 
+    def idle(self, func: ast.expr, scope: Scope) -> bool:
+        """Cheaply: is this imported from a library, or from a file of the project that does nothing of interest?"""
+        said = text(func)
+        first, _, rest = said.partition(".")
+        at: Scope | None = scope
+        while at is not None and first not in at.defs:
+            at = at.parent
+        defs = at.defs[first] if at is not None else []
+        if not said or len(defs) != 1 or defs[0].how != "import":
+            return False
+        dotted = f"{defs[0].value}.{rest}" if rest else defs[0].value
+        return not self.script.project.may_mention(dotted, scope.module, DOES)
+
     def inlined(self, call: ast.Call, scope: Scope) -> Iterator[Event]:
         module = scope.module
+        if self.idle(call.func, scope):
+            return
         values = self.script.values.of(call.func, module)
         where = module.where(call)
         for value in values[:2]:

@@ -7,7 +7,7 @@ parameters to the arguments of their callers. Every question has a limited amoun
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from clew.lint import fields
@@ -96,6 +96,7 @@ class Value:
 UNKNOWN = Value("unknown")
 NOTHING = (UNKNOWN,)
 Alternatives = tuple[Value, ...]
+UNSETTLED: list[Class] = []
 
 
 class Context(NamedTuple):
@@ -117,7 +118,9 @@ class Values:
         self.fuel = 0
         self.depth = 0
         self.busy: set[tuple[ast.AST, int]] = set()
+        self.cuts = 0  # how often a question was left open, so that what rests on it must not be kept
         self.truths: dict[ast.AST, bool | None] = {}
+        self.asking: set[ast.AST] = set()
         self.tables: dict[ast.AST, ast.Dict] = {}
         self.roots: dict[Module, list[Class]] = {}
 
@@ -137,7 +140,9 @@ class Values:
         if self.depth == 0:
             self.fuel = FUEL
         if self.fuel <= 0 or self.depth > DEPTH or key in self.busy:
+            self.cuts += 1
             return NOTHING
+        before = self.cuts
         self.fuel -= 1
         self.depth += 1
         self.busy.add(key)
@@ -147,7 +152,7 @@ class Values:
         finally:
             self.busy.discard(key)
             self.depth -= 1
-        if context is None and self.fuel > 0 and not self.busy:
+        if context is None and self.fuel > 0 and (self.cuts == before or not self.busy):
             self.memo[node] = found
         return found
 
@@ -315,8 +320,10 @@ class Values:
 
     def networks(self, module: Module) -> list[Class]:
         """The networks of a file that are no part of another one in it: defined there, or imported from the project."""
-        if module not in self.roots:
-            self.roots[module] = []
+        if module in self.roots:
+            self.cuts += self.roots[module] is UNSETTLED
+        else:
+            self.roots[module] = UNSETTLED
             found: list[Class] = []
             for defs in module.main.defs.values():
                 for made in defs:
@@ -382,7 +389,7 @@ class Values:
 
     def of_class(self, value: Value, name: str) -> Alternatives | None:
         assert value.cls is not None
-        for cls in self.lineage(value.cls):
+        for cls in self.upwards(value.cls):
             if name in cls.methods:
                 func = cls.methods[name]
                 if any(isinstance(item, ast.Name) and item.id == "property" for item in func.decorators()):
@@ -403,6 +410,10 @@ class Values:
 
     def lineage(self, cls: Class) -> list[Class]:
         """The class and those of its bases that the project defines."""
+        return list(self.upwards(cls))
+
+    def upwards(self, cls: Class) -> Iterator[Class]:
+        """The same one by one: the file of a base is read only by those whose question its children leave open."""
         found: list[Class] = []
         queue = [cls]
         while queue and len(found) < 12:
@@ -410,11 +421,11 @@ class Values:
             if at in found:
                 continue
             found.append(at)
+            yield at
             for base in at.node.bases:
                 queue += [
                     value.cls for value in self.value(base, at.where, None) if value.kind == "class" and value.cls
                 ]
-        return found
 
     def bases(self, cls: Class) -> list[str]:
         """Dotted names of the library classes that `cls` descends from; "?" for a base that nothing is known of."""

@@ -65,7 +65,8 @@ def check(script: Script) -> Iterator[Hit]:
 def laid_out(script: Script) -> Iterator[Hit]:
     """Labels put together from n zeros and m ones, with numbers that say how rare one class is."""
     shares = next((found for node in joined(script) if (found := sizes(script, node))), []) or written(script)
-    if len(shares) < 2 or max(shares) < 10 * min(shares) or aware(script):
+    # A handful beside many is a mask, or the one right answer among wrong ones.
+    if len(shares) < 2 or max(shares) < 10 * min(shares) or min(shares) < FEWEST or aware(script):
         return
     if script.mentions("WeightedRandomSampler", "weight", "weights", "sigmoid_focal_loss", "alpha"):
         return
@@ -124,6 +125,7 @@ def sizes(script: Script, parts: list[ast.expr]) -> list[int]:
     return found
 
 
+FEWEST = 20
 CASTS = ("long", "float", "int", "astype", "to", "double")
 
 

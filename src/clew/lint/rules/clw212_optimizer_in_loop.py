@@ -63,6 +63,19 @@ def each_step(script: Script) -> Iterator[Hit]:
         if {"backward", "step"} <= kinds and calls and len(looped) == len(calls) and not script.tests:
             name = dotted.rsplit(".", 1)[-1]
             yield Hit(call, f"{name} is made anew for every step and forgets its state.", "likely")
+    for node in script.module.statements.get(ast.Assign, []) if script.mentions("backward") else ():
+        where = script.where(node)
+        scope = where.block.scope
+        if not isinstance(node.value, ast.Call) or where.block is not scope.body or not scope.loops:
+            continue
+        if "opt" not in text(node.targets[0]).lower() or scope.kind != "function":
+            continue
+        func = helper(script, node.value, where)
+        made = func.returns[0][0] if func is not None and len(func.returns) == 1 else None
+        dotted = script.at_home(func.returns[0][1]).dotted(made.func) if func and isinstance(made, ast.Call) else ""
+        model = next((text(arg) for arg in node.value.args if text(arg)), "")
+        if dotted.startswith("torch.optim.") and "lr_scheduler" not in dotted and model.split(".")[0] in scope.params:
+            yield from each_epoch(script, scope, node.value, model)
 
 
 def each_epoch(script: Script, scope: Scope, call: ast.Call, model: str) -> Iterator[Hit]:

@@ -52,11 +52,13 @@ def built_elsewhere(script: Script) -> Iterator[tuple[str, Where]]:
     """optimizer = make_optimizer(model, lr), engine = Engine(model): a function or class of the project gives an
     optimiser the parameters of what it is given."""
     put = any(
-        isinstance(value, ast.Call) and text(target.value).split(".")[0] not in ("", scope.me)
+        isinstance(value, ast.Call)
+        and text(target.value).split(".")[0] not in ("", scope.me)
+        and LAYERS.match(text(value.func).rsplit(".", 1)[-1])
         for scope in script.module.scopes
         for target, value, _ in scope.attr_sets
     )
-    if not put and not script.mentions("step"):
+    if not put and not script.mentions("backward"):
         return
     for node in script.module.statements.get(ast.Assign, []):
         call = node.value
@@ -117,6 +119,7 @@ def whole(script: Script, made: ast.Call) -> str:
     return owner(given, script)
 
 
+LAYERS = re.compile(r"Linear|Sequential|Conv|Embedding|MLP|ModuleList|\w*(Head|Classifier|Decoder)")
 MAKES = re.compile(r"(?i:opt|build|make|create|get_|config|setup|prepare|param)|^[A-Z]")
 
 

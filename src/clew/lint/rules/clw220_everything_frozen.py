@@ -3,7 +3,8 @@
 What it sees: requires_grad switched off for all of a model's parameters, then an optimiser over the same model, with
 no new layer and nothing switched on again between; a new layer put into a model before all of it is frozen; a part
 frozen for a first stage of training that nothing sets free before the next.
-Why it matters: there is nothing to train. The usual slip is freezing the backbone after its new head was put in.
+Why it matters: what is frozen does not learn, and often nothing else is left to train. The usual slips are freezing
+the backbone after its new head was put in, and a second stage that trains the head alone once more.
 Silent when: a layer is replaced after freezing, anything is unfrozen, or the freezing is conditional or selective.
 Fix: freeze first, then replace the head; or unfreeze the head.
 """

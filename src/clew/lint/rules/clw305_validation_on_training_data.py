@@ -35,6 +35,7 @@ def check(script: Script) -> Iterator[Hit]:
     yield from never_read(script)
     yield from whole_trained(script)
     yield from given_twice(script)
+    yield from same_split(script)
     for node in script.module.statements.get(ast.Assign, []):
         call = node.value
         if not isinstance(call, ast.Call) or not JUDGES.search(text(call.func).rsplit(".", 1)[-1]):
@@ -66,6 +67,26 @@ def given_twice(script: Script) -> Iterator[Hit]:
                 said = part_of(script, both[train]) if len(both) == 2 else ""
                 if said and said == part_of(script, both[judged]) and TRAIN.search(said.rsplit(".", 1)[-1]):
                     yield Hit(both[judged], f"{judged} is {said}, the set that training reads.")
+
+
+def same_split(script: Script) -> Iterator[Hit]:
+    """test = raw["train"].select(...), while training reads all of raw["train"]."""
+    if not script.mentions("load_dataset", "load_from_disk", "DatasetDict"):
+        return
+    found: list[tuple[str, str, bool, ast.Assign]] = []
+    for node in script.module.statements.get(ast.Assign, []):
+        at, parts = node.value, False
+        while isinstance(at, ast.Call) and isinstance(at.func, ast.Attribute):
+            parts = parts or at.func.attr in ("select", "filter", "train_test_split", "shard", "take", "skip")
+            at = at.func.value
+        said = part_of(script, at) if isinstance(at, ast.Subscript) else ""
+        if TRAIN.search(said.rsplit(".", 1)[-1]):
+            found.append((text(node.targets[0]), said, parts, node))
+    for name, said, _, node in found:
+        held_out = (HELD_OUT.search(name) or EVAL.search(name)) and not TRAIN.search(name)
+        whole = any(TRAIN.search(other) and same == said and not parts for other, same, parts, _ in found)
+        if held_out and whole:
+            yield Hit(node.value, f"{name} is taken from {said}, and training reads all of that.")
 
 
 def never_read(script: Script) -> Iterator[Hit]:

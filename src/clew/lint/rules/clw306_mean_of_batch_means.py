@@ -52,10 +52,16 @@ def check(script: Script) -> Iterator[Hit]:
 
 def metered(script: Script, loop: Block) -> Iterator[Hit]:
     """meter.update(mean), where the meter could be told how many examples the mean stands for and is not."""
-    for call in script.calls("update", "add", "log", "append"):
-        if not call.args or call.keywords or loop not in script.where(call).block.chain():
+    for call in loop.scope.calls:
+        said = text(call.func)
+        if not call.args or call.keywords or not said or loop not in script.where(call).block.chain():
             continue
-        func = helper(script, call, script.where(call))
+        func = (
+            helper(script, call, script.where(call)) if said.endswith((".update", ".add", ".log", ".append")) else None
+        )
+        if func is None and "." not in said and not said[0].isupper():
+            held = [value.cls for value in script.value(call.func) if value.kind == "instance" and value.cls]
+            func = held[0].methods.get("__call__") if len(held) == 1 else None
         if func is None or func.cls is None or len(func.params) != len(call.args) + 2:
             continue
         count = default_of(func, func.params[-1])
