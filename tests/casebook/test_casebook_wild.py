@@ -38,7 +38,7 @@ def test_the_list_is_long_and_holds_names_only() -> None:
         assert len(script.commit) == 40
         assert script.said in ("healthy", "fault", "suspect", "undecided")
         assert set(script.named) <= set(known)
-        assert bool(script.needs) == any("{data}" in word for word in script.command)
+        assert script.needs or not any("{data}" in word for word in script.command)
         assert not any(word.startswith("/") for word in (*script.command, *script.path, script.folder))
 
 
@@ -177,5 +177,5 @@ def test_the_command_lists(clew: Clew) -> None:
     shown = clew("casebook", "wild", "--list", "--only", "karpathy/makemore")
     assert shown.status == 0
     assert "makemore-bigram" in shown.out
-    assert "an alarm on 0 of them." in shown.out
+    assert "an alarm on 1 of them." in shown.out
     assert clew("casebook", "wild", "run", "no-such-folder").status == 2
