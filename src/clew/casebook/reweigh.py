@@ -46,8 +46,7 @@ class Again(NamedTuple):
             for name, held in self.picture.get("places", {}).items()
         }
         findings = tuple(
-            item._replace(where=told(places.get(item.cause, ()), item.where))
-            for item in self.weighing.findings
+            item._replace(where=told(places.get(item.cause, ()), item.where)) for item in self.weighing.findings
         )
         weighing = self.weighing._replace(findings=findings)
         held = tuple(HeldClue(index + 1, clue, "", "") for index, clue in enumerate(self.clues))
