@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 
 WRITES = set(
     "save savez savez_compressed dump to_parquet to_csv to_pickle to_feather to_json to_hdf write_text "
@@ -21,9 +22,8 @@ def makes(text: str, name: str) -> int:
         return 0
     if WEIGHTS.search(name):
         return 0
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
+    tree = _tree(text)
+    if tree is None:
         return 0
     bound: set[str] = set()
     for _ in range(4):
@@ -35,6 +35,15 @@ def makes(text: str, name: str) -> int:
     asked = any(_called(call) in ASKS and _speaks_of(call, name, bound) for call in calls)
     writes = [call.lineno for call in calls if _writes(call) and _speaks_of(call, name, bound) and not _weights(call)]
     return min(writes) if asked and writes else 0
+
+
+@lru_cache(maxsize=1)
+def _tree(text: str) -> ast.AST | None:
+    """One text is asked about many names in a row."""
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        return None
 
 
 def _endings(name: str) -> list[str]:

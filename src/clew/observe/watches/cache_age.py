@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import lru_cache
 
 from clew.observe import files
 from clew.observe.places import is_users, shown
@@ -34,24 +35,34 @@ class CacheAge(Watch):
         if not read:
             return Unclear("no data file was seen to be read")
         reused: Saw | None = None
+        named = {os.path.basename(held.path): held for held in reversed(read) if not held.path.endswith(".py")}
         for source, own in users_sources():
             try:
                 edited = os.stat(source).st_mtime
-                if os.path.getsize(source) > LARGEST:
-                    continue
-                with open(source, encoding="utf-8") as file:
-                    text = file.read()
+                lines = lines_of(source, edited, tuple(named))
             except (OSError, UnicodeDecodeError):
                 continue
-            for held in read:
-                line = makes(text, os.path.basename(held.path))
-                if line and not own and held.modified + ROOM < edited:
+            for name, line in lines.items():
+                held = named[name]
+                if not own and held.modified + ROOM < edited:
                     return _stale(held, source, line, edited)
-                if line and reused is None:
+                if reused is None:
                     reused = _reused(held, source, line)
         if reused is not None:
             return reused
         return Saw("fresh", files=len(read))
+
+
+@lru_cache(maxsize=2 * SOURCES)
+def lines_of(source: str, edited: float, names: tuple[str, ...]) -> dict[str, int]:
+    """By name of a file, the line of the source that makes it when it is not there. Asked at every checkpoint, so what
+    was read of a source is kept until it changes."""
+    del edited
+    if os.path.getsize(source) > LARGEST:
+        return {}
+    with open(source, encoding="utf-8") as file:
+        text = file.read()
+    return {name: line for name in names if (line := makes(text, name))}
 
 
 def _stale(held: files.Opened, source: str, line: int, edited: float) -> Saw:
