@@ -91,7 +91,7 @@ class UnusedParameters(Reach):
         found = [name for name in found if not is_prototype(module, name)]
         if len(left) == sum(1 for p in module.parameters() if p.requires_grad):
             return 0, []  # a model no loss has anything to do with is another matter
-        return len(found), [use_place(module, name) or where_made(module, name) for name in found[:SHOWN]]
+        return len(found), [_place(module, name) for name in found[:SHOWN]]
 
     def _taken_part(self, module: torch.nn.Module, name: str, called: set[str], cut: bool) -> bool:
         # A module that holds others may use its own parameters or not; only where nothing was cut is it clear.
@@ -135,3 +135,9 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
             held = list(vars(value).values()) if hasattr(value, "__dict__") else []
         for part in held[:64]:
             yield from _tensors(part, depth + 1)
+
+
+def _place(module: torch.nn.Module, name: str) -> Place:
+    """Of a list of layers, the line that goes through it and leaves some out; else where the parameter was made."""
+    listed = any(part.isdigit() for part in name.split("."))
+    return (use_place(module, name) if listed else None) or where_made(module, name)
