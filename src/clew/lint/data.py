@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from clew.lint.flow import reaching
@@ -13,6 +14,8 @@ from clew.lint.values import Context, argument, default_of
 HELD_OUT = re.compile(
     r"(^|_)(test|val|valid|validation|dev|holdout|te|oos|eval)(_|$|\d)|(^|_)[xy]_?(test|val|te)", re.I
 )
+
+
 TRAIN = re.compile(r"(^|_)(train|training|tr)(_|$|\d)", re.I)
 SPLITS = ("train_test_split",)
 LEARNS = frozenset(
@@ -23,6 +26,12 @@ LEARNS = frozenset(
 )
 # Of these the labels or the spread of the held-out part leak; of a vocabulary or a code table hardly anything does.
 MILD = frozenset("CountVectorizer OrdinalEncoder Normalizer".split())
+
+
+@lru_cache(maxsize=1 << 16)
+def side(name: str) -> str:
+    """Which part of the data a name speaks of: "train", "out" or "". Names come again and again."""
+    return "train" if TRAIN.search(name) else "out" if HELD_OUT.search(name) else ""
 
 
 class Split(NamedTuple):

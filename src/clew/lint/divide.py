@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from clew.lint.data import HELD_OUT, TRAIN
+from clew.lint.data import HELD_OUT, TRAIN, side
 from clew.lint.index import Scope, Where
 from clew.lint.script import Script, text
 from clew.lint.trail import Step, root, said_by, trail, verb
@@ -109,10 +109,9 @@ def by_slices(script: Script) -> Iterator[Division]:
     indexed: dict[Scope, list[tuple[ast.Subscript, str]]] = {}
     for node in script.module.nodes.get(ast.Subscript, []):
         # x[train_idx], x[test_idx]
-        index = node.slice.id if isinstance(node.slice, ast.Name) else ""
-        side = "train" if TRAIN.search(index) else "out" if HELD_OUT.search(index) else ""
-        if side and isinstance(node.value, ast.Name | ast.Attribute):
-            indexed.setdefault(script.scope(node), []).append((node, side))
+        part = side(node.slice.id) if isinstance(node.slice, ast.Name) else ""
+        if part and isinstance(node.value, ast.Name | ast.Attribute):
+            indexed.setdefault(script.scope(node), []).append((node, part))
     for scope in script.module.scopes:
         parts: dict[str, dict[str, tuple[ast.expr, ast.AST, Where, bool]]] = {}
         cls = script.class_of(scope)
@@ -121,16 +120,16 @@ def by_slices(script: Script) -> Iterator[Division]:
             for name, defs in (cls.attrs.items() if cls is not None else ())
         ]
         for name, defs in (*scope.defs.items(), *kept):
-            side = "train" if TRAIN.search(name) else "out" if HELD_OUT.search(name) else ""
-            for made in defs if side else ():
+            part = side(name)
+            for made in defs if part else ():
                 cut = element(made.value, made.path) if made.how == "=" else None
                 base, mixed = taken_from(script, cut)
                 if base is not None:
-                    parts.setdefault(ast.unparse(base), {}).setdefault(side, (base, made.node, made.where, mixed))
-        for node, side in indexed.get(scope, ()):
+                    parts.setdefault(ast.unparse(base), {}).setdefault(part, (base, made.node, made.where, mixed))
+        for node, part in indexed.get(scope, ()):
             mixed = drawn(script, node.slice)
             held = parts.setdefault(ast.unparse(node.value), {})
-            held.setdefault(side, (node.value, node, script.where(node), mixed))
+            held.setdefault(part, (node.value, node, script.where(node), mixed))
         for sides in parts.values():
             if len(sides) == 2:
                 base, node, where, mixed = sides["train"]

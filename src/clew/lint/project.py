@@ -256,7 +256,8 @@ class Project:
             root, _ = self.root(path)
             near = [other for other in self.files if other.startswith(root + os.sep)]
             if len(near) > MOST_NEIGHBOURS:
-                near = [other for other in near if os.path.dirname(other) == folder]
+                start = folder + os.sep
+                near = [other for other in near if other.startswith(start) and os.sep not in other[len(start) :]]
             self.neighbours[folder] = near if len(near) <= MOST_NEIGHBOURS else []
         return [other for other in self.neighbours[folder] if other != path]
 

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from clew.lint.data import HELD_OUT, TRAIN
+from clew.lint.data import HELD_OUT, TRAIN, side
 from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
@@ -22,7 +22,7 @@ def check(script: Script) -> Iterator[Hit]:
     for scope in script.module.scopes:
         parts: dict[str, list[tuple[str, Any, ast.AST]]] = {}
         for name, defs in scope.defs.items():
-            if not (TRAIN.search(name) or HELD_OUT.search(name)):
+            if not side(name):
                 continue
             for made in defs:
                 value = made.value
@@ -35,7 +35,8 @@ def check(script: Script) -> Iterator[Hit]:
                     and value.slice.step is None
                 ):
                     parts.setdefault(text(value.value), []).append((name, value.slice, made.node))
-        yield from everything(scope, parts)
+        if parts:
+            yield from everything(scope, parts)
         for held in parts.values():
             train = [part for part in held if TRAIN.search(part[0]) and not HELD_OUT.search(part[0])]
             out = [part for part in held if HELD_OUT.search(part[0]) and not TRAIN.search(part[0])]
