@@ -13,8 +13,10 @@ UNSEEN = {
     "c73_lookahead_feature": "no rule for windows that look ahead",
     "c75_lm_no_shift": "no rule for targets that are the inputs of a causal model",
 }
+# What is rightly worth a look in a healthy version: its author mended another line.
+WORTH_A_LOOK = {"g57_eps_too_small_for_half_precision"}
 NEAR = 3
-FILES = ("blind.txt", "blind_helpers.txt", "blind_styles.txt", "blind_parts.txt")
+FILES = ("blind.txt", "blind_helpers.txt", "blind_hidden.txt", "blind_styles.txt", "blind_parts.txt")
 
 
 class Case(NamedTuple):
@@ -74,7 +76,10 @@ def close(path: str, line: int, case: Case) -> bool:
 
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 def test_the_healthy_version_is_clean(case: Case, tmp_path: Path) -> None:
-    assert lint_files(case.healthy, tmp_path) == []
+    found = [
+        one for one in lint_files(case.healthy, tmp_path) if one.confidence != "look" or case.name not in WORTH_A_LOOK
+    ]
+    assert found == []
 
 
 def test_most_are_found() -> None:
