@@ -92,7 +92,7 @@ def _kept(name: str) -> Opened:
         subject = captured(run.folder)
     except ClewError:
         raise
-    except Exception as error:
+    except Exception as error:  # replaying builds modules of the user's: they may raise anything
         raise ClewError(f"the step that was kept of {run.id} cannot be replayed: {_short(error)}.") from error
     return Opened(run.id, subject, _observed(run.path("report.json")), run.id, run.folder)
 
@@ -145,7 +145,7 @@ def _module(name: str) -> Any:
             f"importing {name} ended the program (status {error.code}){_at(error)}; "
             "guard what runs with if __name__ == '__main__'."
         ) from error
-    except Exception as error:
+    except Exception as error:  # the user's module may raise anything
         raise ClewError(f"importing {name} failed{_at(error)}: {_short(error)}.") from error
 
 

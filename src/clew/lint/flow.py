@@ -34,6 +34,15 @@ def reaching(defs: list[Def], at: Where) -> list[Def]:
     return found or defs[:1]
 
 
+def outward(name: str, at: Where) -> list[Def]:
+    """The definitions of a name that may hold at a place, also those of a scope around it; none where it is unknown."""
+    scope = at.block.scope
+    while name not in scope.defs and scope.parent is not None:
+        scope = scope.parent
+        at = Where(scope.body, 1 << 60)
+    return reaching(scope.defs[name], at) if name in scope.defs else []
+
+
 def apart(block: Block, around: list[Block]) -> bool:
     """Whether the block and the place lie in different branches of one condition."""
     branches = {id(one.node): one.kind for one in around if one.kind in ("if", "else")}

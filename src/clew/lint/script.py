@@ -1,7 +1,7 @@
 """What rules ask about one file. All answers come from the index and from the values; nothing is walked twice."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from clew.lint.conditions import Known
@@ -25,6 +25,15 @@ class Hit(NamedTuple):
     fix: Fix | None = None
     related: tuple[Related, ...] = ()
     cause: str = ""
+
+
+def one_a_line(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """The first hit on each line, where a rule looks in several ways."""
+    seen: set[int] = set()
+    for hit in hits:
+        if hit.node.lineno not in seen:
+            seen.add(hit.node.lineno)
+            yield hit
 
 
 class Script:

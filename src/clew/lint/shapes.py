@@ -3,7 +3,7 @@
 import ast
 from typing import Any
 
-from clew.lint.flow import reaching
+from clew.lint.flow import outward, reaching
 from clew.lint.index import Where
 from clew.lint.script import Script
 from clew.lint.values import Value, argument
@@ -46,12 +46,8 @@ def form(script: Script, node: Any, where: Where, deep: int = DEEP) -> str:
 
 
 def named(script: Script, node: ast.Name, where: Where, deep: int) -> str:
-    scope = where.block.scope
-    while node.id not in scope.defs and scope.parent is not None:
-        scope = scope.parent
-        where = Where(scope.body, 1 << 60)
     found: set[str] = set()
-    for made in reaching(scope.defs.get(node.id, []), where) if node.id in scope.defs else []:
+    for made in outward(node.id, where):
         value = at(made) if made.how == "=" else None
         split = part_of_split(script, made)
         if split is not None:
@@ -362,11 +358,7 @@ def table(script: Script, node: Any, where: Where, deep: int) -> bool:
         cut = isinstance(node.slice, ast.Slice)
         return cut and table(script, node.value, where, deep - 1)
     if isinstance(node, ast.Name):
-        scope = where.block.scope
-        while node.id not in scope.defs and scope.parent is not None:
-            scope = scope.parent
-            where = Where(scope.body, 1 << 60)
-        defs = reaching(scope.defs[node.id], where) if node.id in scope.defs else []
+        defs = outward(node.id, where)
         return bool(defs) and all(
             made.how == "=" and not made.path and table(script, made.value, made.where, deep - 1) for made in defs
         )

@@ -69,7 +69,7 @@ def read_tensors(folder: str, name: str) -> dict[str, Any]:
         return dict(library().load_file(path))
     except FileNotFoundError:
         return {}
-    except Exception as error:
+    except Exception as error:  # safetensors has errors of its own, by version
         raise ClewError(f"{path} cannot be read: {error}.") from error
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from clew.lint.data import Split, helper, roots, sources, splits
 from clew.lint.divide import divided, divisions
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script, text
+from clew.lint.script import Hit, Script, one_a_line, text
 from clew.lint.trail import trail, verb
 
 TIMELY = frozenset("shift rolling pct_change ewm expanding".split())
@@ -31,11 +31,7 @@ WORDS = ("date", "time", "timestamp", "datetime", "day")
     "train_test_split KFold random_split StratifiedKFold ShuffleSplit randperm permutation",
 )
 def check(script: Script) -> Iterator[Hit]:
-    seen: set[int] = set()
-    for hit in (*directly(script), *followed(script)):
-        if hit.node.lineno not in seen:
-            seen.add(hit.node.lineno)
-            yield hit
+    yield from one_a_line((*directly(script), *followed(script)))
 
 
 def directly(script: Script) -> Iterator[Hit]:

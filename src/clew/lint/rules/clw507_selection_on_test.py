@@ -17,7 +17,7 @@ from typing import Any
 from clew.lint.flow import reaching
 from clew.lint.index import Where
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script, text
+from clew.lint.script import Hit, Script, one_a_line, text
 from clew.lint.trail import Step, trail, verb
 
 TEST = re.compile(r"(^|_)test(_|$|loader|set|_?data)|testloader", re.I)
@@ -28,11 +28,7 @@ BEST = re.compile(r"best|patience|lowest|highest|min_|max_", re.I)
 
 @rule("CLW507", "selection-on-test", "data.leak_split", "likely")
 def check(script: Script) -> Iterator[Hit]:
-    seen: set[int] = set()
-    for hit in (*directly(script), *followed(script)):
-        if hit.node.lineno not in seen:
-            seen.add(hit.node.lineno)
-            yield hit
+    yield from one_a_line((*directly(script), *followed(script)))
 
 
 def directly(script: Script) -> Iterator[Hit]:

@@ -17,18 +17,14 @@ from clew.lint.data import Split, helper, splits
 from clew.lint.divide import divided, divisions, element
 from clew.lint.index import Scope
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script, text
+from clew.lint.script import Hit, Script, one_a_line, text
 from clew.lint.trail import trail
 from clew.lint.values import argument, default_of
 
 
 @rule("CLW517", "target-encoded-before-split", "data.leak_target", "likely", "groupby train_test_split")
 def check(script: Script) -> Iterator[Hit]:
-    seen: set[int] = set()
-    for hit in (*directly(script), *followed(script)):
-        if hit.node.lineno not in seen:
-            seen.add(hit.node.lineno)
-            yield hit
+    yield from one_a_line((*directly(script), *followed(script)))
 
 
 def directly(script: Script) -> Iterator[Hit]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.data import example_of
-from clew.lint.flow import reaching
+from clew.lint.flow import outward
 from clew.lint.index import Where
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
@@ -57,11 +57,7 @@ def whole_numbers(script: Script, node: Any, where: Where, deep: int = 8) -> ast
     if deep == 0:
         return None
     if isinstance(node, ast.Name):
-        scope = where.block.scope
-        while node.id not in scope.defs and scope.parent is not None:
-            scope = scope.parent
-            where = Where(scope.body, 1 << 60)
-        held = reaching(scope.defs[node.id], where) if node.id in scope.defs else []
+        held = outward(node.id, where)
         made = held[0] if len(held) == 1 and held[0].how == "=" and not held[0].path else None
         return whole_numbers(script, made.value, made.where, deep - 1) if made is not None else None
     if isinstance(node, ast.Subscript):
