@@ -179,3 +179,20 @@ def test_the_command_lists(clew: Clew) -> None:
     assert "makemore-bigram" in shown.out
     assert "an alarm on 1 of them." in shown.out
     assert clew("casebook", "wild", "run", "no-such-folder").status == 2
+
+
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        (b"", "lists no scripts"),
+        (bytes(range(128, 200)), "is not TOML"),
+        (b"[[script]]\nid = 'a'\n", "lists no scripts"),
+        (b"[repositories]\n[[script]]\nid = 'a'\n", "has no repository"),
+        (b"[repositories]\n[[script]]\nid = 'a'\nrepository = 'x/y'\nfolder = ''\ncommand = []\n", "is not given"),
+    ],
+    ids=["empty", "binary", "no repositories", "half a script", "no commit"],
+)
+def test_a_list_that_is_none_gets_one_sentence(tmp_path: Path, held: bytes, says: str) -> None:
+    (tmp_path / "mine.toml").write_bytes(held)
+    with pytest.raises(ClewError, match=says):
+        scripts(str(tmp_path / "mine.toml"))

@@ -21,6 +21,7 @@ KEPT = ".clew-wild"
 DATA = "{data}"
 KEYS = {"id", "repository", "folder", "command", "steps", "domain", "path", "environment", "needs", "edit", "judged"}
 KEYS |= {"said", "named"}
+NEEDED = ("id", "repository", "folder", "command")
 ALARMS = ("fault", "suspect")
 
 
@@ -65,13 +66,19 @@ def scripts(path: str = TABLE) -> list[Script]:
             table = tomllib.load(file)
     except OSError as error:
         raise ClewError(f"{path}: {error.strerror}; name a list of scripts in the form of wild.toml.") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ClewError(f"{path} is not TOML: {error}.") from None
     found = []
+    name = os.path.basename(path)
+    if not isinstance(table.get("script"), list) or not isinstance(table.get("repositories"), dict):
+        raise ClewError(f"{name} lists no scripts: it needs [repositories] and [[script]], as wild.toml has them.")
     for row in table["script"]:
         if unknown := row.keys() - KEYS:
-            name = os.path.basename(path)
             raise ClewError(f"script {row.get('id')!r} of {name} has an unknown field {sorted(unknown)[0]!r}.")
+        if missing := [field for field in NEEDED if field not in row]:
+            raise ClewError(f"script {row.get('id')!r} of {name} has no {missing[0]}.")
+        if row["repository"] not in table["repositories"]:
+            raise ClewError(f"script {row['id']!r} of {name}: the commit of {row['repository']} is not given.")
         found.append(
             Script(
                 row["id"],
