@@ -95,6 +95,8 @@ def actor_critic(
     subtract: bool = True,
     cut: bool = False,
     followed: bool = False,
+    weight: float = 0.5,
+    greedy: bool = False,
     updates: int = 40,
 ) -> Any:
     """One-step targets on the corridor. `late` rolls the actions, `followed` keeps what followed for the state."""
@@ -107,7 +109,8 @@ def actor_critic(
         states, actions, rewards, following, dones = [], [], [], [], []
         for _ in range(16):
             with torch.no_grad():
-                action = Categorical(logits=actor(state)).sample()
+                scores = actor(state)
+                action = scores.argmax() if greedy else Categorical(logits=scores).sample()
             after, reward, done = env.step(int(action))
             states.append(after if followed else state)
             actions.append(action)
@@ -125,7 +128,7 @@ def actor_critic(
         policy_loss = sign * (policy.log_prob(torch.stack(actions).roll(late)) * weights).mean()
         values = values.detach() if cut else values
         value_loss = (values - target).pow(2).mean() if written_out else F.mse_loss(values, target)
-        loss = policy_loss + 0.5 * value_loss - bonus * policy.entropy().mean()
+        loss = policy_loss + weight * value_loss - bonus * policy.entropy().mean()
         if maximize:
             loss = -loss
         optimizer.zero_grad()
@@ -305,7 +308,9 @@ def reinforce(sign: float = -1.0, updates: int = 12) -> None:
         optimizer.step()
 
 
-def with_baseline(backwards: bool = False, gamma: float = GAMMA, unit: float = 1.0, updates: int = 8) -> None:
+def with_baseline(
+    backwards: bool = False, gamma: float = GAMMA, unit: float = 1.0, shift: float = 0.0, updates: int = 8
+) -> None:
     """Policy gradient on whole episodes, with a learned baseline."""
     torch.manual_seed(0)
     env = Drift()
@@ -326,7 +331,7 @@ def with_baseline(backwards: bool = False, gamma: float = GAMMA, unit: float = 1
                 done = terminated or truncated
             total, found = 0.0, []
             for reward in reversed(rewards):
-                total = reward + gamma * total
+                total = reward + shift + gamma * total
                 found.append(total)
             returns += found if backwards else found[::-1]
         states, gains = torch.stack(seen), unit * torch.tensor(returns)

@@ -209,7 +209,7 @@ def regression() -> None:
         (grouped, "shuffled"),
         (several_sorted_tasks, "shuffled"),
         (lambda: fit(loader(*ordered(64), 64, shuffle=False), epochs=8), "unclear"),
-        (regression, "unclear"),
+        (regression, "ordered"),
         (nothing, "unclear"),
     ],
 )

@@ -33,8 +33,10 @@ from clew.observe.watches.exploration_rate import ExplorationRate
 from clew.observe.watches.kl_per_update import KlPerUpdate
 from clew.observe.watches.observation_scale import ObservationScale
 from clew.observe.watches.policy_direction import PolicyDirection
+from clew.observe.watches.returns_course import ReturnsCourse
 from clew.observe.watches.reward_in_targets import RewardInTargets
 from clew.observe.watches.reward_of_own_step import RewardOfOwnStep
+from clew.observe.watches.reward_shift import RewardShift
 from clew.observe.watches.target_network_lag import TargetNetworkLag
 from clew.observe.watches.terminal_handling import TerminalHandling
 from clew.observe.watches.transition_pairs import TransitionPairs
@@ -52,8 +54,10 @@ WATCHES: list[type[Watch]] = [
     KlPerUpdate,
     ObservationScale,
     PolicyDirection,
+    ReturnsCourse,
     RewardInTargets,
     RewardOfOwnStep,
+    RewardShift,
     TargetNetworkLag,
     TerminalHandling,
     TransitionPairs,
@@ -116,6 +120,12 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(dqn, play="greedy", updates=110), ExplorationRate, "none"),
     (partial(actor_critic, cut=True), CriticInLoss, "left_out"),
     (partial(actor_critic, cut=True, written_out=True), CriticInLoss, "left_out"),
+    (partial(actor_critic, weight=0.0), CriticInLoss, "left_out"),
+    (partial(actor_critic, weight=0.0, written_out=True), CriticInLoss, "left_out"),
+    (partial(actor_critic, greedy=True), ExplorationRate, "none"),
+    (partial(actor_critic, rate=2.0), KlPerUpdate, "spike"),
+    (partial(with_baseline, shift=-0.5), RewardShift, "shifted"),
+    (partial(with_baseline, unit=0.0), RewardShift, "shifted"),
     (partial(ppo, scale=1000.0), ValueTargetRange, "far_outside"),
     (partial(dqn, unit=1000.0), ObservationScale, "raw"),
     (partial(ppo, rate=0.1), KlPerUpdate, "spike"),
@@ -154,7 +164,7 @@ SAID: dict[str, dict[str, str]] = {
         "terminal_handling": "right",
         "transition_pairs": "own",
     },
-    "lambda returns, scaled reward": {"reward_in_targets": "as_given"},
+    "lambda returns, scaled reward": {"reward_in_targets": "as_given", "reward_shift": "scaled_or_raw"},
     "policy gradient": {
         "discount_in_targets": "unclear",
         "policy_direction": "along",

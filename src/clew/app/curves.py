@@ -11,10 +11,12 @@ from clew.errors import ClewError
 from clew.knowledge.model import Knowledge
 from clew.observe.collect import Process
 from clew.records.clue import Clue, Reading, Unclear
+from clew.records.place import Place
 from clew.records.trace import Series
 from clew.symptoms.curves import read_curves
 from clew.symptoms.logs import read_log
 from clew.symptoms.scale import as_printed
+from clew.symptoms.scores import own_score
 
 MOST_PRINTED = 8 << 20
 OFTEN = 0.2
@@ -42,6 +44,8 @@ def curve_clues(knowledge: Knowledge, part: Process, held: Run) -> list[Clue]:
         epochs=epochs,
         loss_name=_function(part),
     )
+    if ("environment steps", "") in part.series:
+        answers["own_score"] = own_score(told, _outcome(part, "returns_course"))
     clues = []
     for name, answer in answers.items():
         test = knowledge.tests.get(name)
@@ -51,7 +55,8 @@ def curve_clues(knowledge: Knowledge, part: Process, held: Run) -> list[Clue]:
             clues.append(unclear(test, answer.why, "log"))
         else:
             outcome = "" if isinstance(answer, Reading) else answer.outcome
-            clues.append(answered(test, answer.measured, outcome, source="log"))
+            where = _places(part, "returns_course") if name == "own_score" else ()
+            clues.append(answered(test, answer.measured, outcome, where=where, source="log"))
     return clues
 
 
@@ -95,6 +100,17 @@ def _only(part: Process, name: str) -> float | None:
 def _function(part: Process) -> str:
     names = {name.removeprefix(FUNCTION) for name, _ in part.series if name.startswith(FUNCTION)}
     return names.pop() if len(names) == 1 else ""
+
+
+def _outcome(part: Process, test: str) -> str:
+    """What a watch answered, nothing where it was unclear."""
+    return next((str(answer.get("outcome") or "") for answer in part.answers if answer["test"] == test), "")
+
+
+def _places(part: Process, test: str) -> tuple[Place, ...]:
+    """Where a watch saw what it answered."""
+    found = [answer.get("where", []) for answer in part.answers if answer["test"] == test]
+    return tuple(Place.from_json(place) for held in found[:1] for place in held)
 
 
 def _largest_share(part: Process) -> float | None:

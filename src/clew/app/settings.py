@@ -34,6 +34,9 @@ SPELLED = {
     "train.frozen_params": re.compile(r"requires_grad(_\(\s*| *= *)False"),
     "arch.zero_init": re.compile(r"\b(zeros_|constant_)\(|\.zero_\(\)|\.fill_\(0"),
     "arch.bad_init_scale": re.compile(r"(weight|bias|data|param|\bp)\S*\.(normal_|uniform_|mul_|fill_)\("),
+    "num.low_precision": re.compile(r"bfloat16|float16|\.half\(\)"),
+    "train.scheduler_cadence": re.compile(r"\b(\w+LR|get_\w+_schedule\w*)\("),
+    "loss.saturated": re.compile(r"\b(temperature|tau|logit_scale)\b.*[=,:]\s*\d"),
     "rl.exploration": re.compile(r"\brand(om)?\([^()]*\)[^<>]*[<>]=?\s*\S*(eps|explor)", re.IGNORECASE),
 }
 """Causes that a line of the source does, without leaving a trace of where."""

@@ -74,6 +74,8 @@ class CapturedSubject(Subject):
             whole = bool(targets) and all(tensor is not None for tensor in targets)
             target = (targets[0] if len(targets) == 1 else tuple(targets)) if whole else None
             found.append(Batch(tuple(inputs), target))
+        if any(batch.target is not None for batch in found):  # a target may not have been seen in every evaluation
+            found = [batch for batch in found if batch.target is not None]
         return [
             Batch(
                 tuple(tensor.to(self.player.device) for tensor in batch.inputs),

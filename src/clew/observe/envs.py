@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from clew.observe.episodes import Episodes
 from clew.observe.patches import Patches, unframe
 from clew.observe.places import is_users, users_place
 
@@ -85,6 +86,7 @@ class Experience:
     def __init__(self, recorder: Any) -> None:
         self.recorder = weakref.ref(recorder)
         self.steps = 0
+        self.episodes = Episodes()
         self.lanes = 0
         self.counts: dict[int, int] = {}  # how many step together, by environment that is passed over
         self.sides: weakref.WeakKeyDictionary[Any, Side] = weakref.WeakKeyDictionary()
@@ -433,6 +435,10 @@ def _tell(experience: Experience, strange: list[int], name: str, env: Any, args:
     if recorder is None or recorder.busy or recorder.pid != os.getpid():
         return
     try:
+        if name == "step":
+            experience.episodes.stepped(env, recorder.step, result)
+        else:
+            experience.episodes.began(env)
         if not (recorder.sampled or experience.steps < DENSE):
             experience.passed_over(env, name)
             return

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 CALLS = 256
 SPLITS = 64
 FRAMES = 32
+CASTS = 16
 LOOKS = 1000
 HALF = 0.5
 
@@ -57,6 +58,15 @@ class Frame(NamedTuple):
     place: Place | None
 
 
+class Cast(NamedTuple):
+    """A cast to an integer type that does not hold some of the values, so that they come out as others."""
+
+    what: str  # the type, and the columns where they have names
+    changed: int
+    of: int
+    place: Place | None
+
+
 class Ledger:
     def __init__(self) -> None:
         self.clear()
@@ -65,6 +75,7 @@ class Ledger:
         self.calls: list[Call] = []
         self.splits: list[Split] = []
         self.frames: list[Frame] = []
+        self.casts: list[Cast] = []
         self.counted = 0
         self.looks = 0
 

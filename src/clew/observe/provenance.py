@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from clew.observe.ledger import FRAMES, LEDGER, SPLITS, Call, Frame, Split
+from clew.observe.ledger import CASTS, FRAMES, LEDGER, SPLITS, Call, Cast, Frame, Split
 from clew.observe.patches import hide, unframe
 from clew.observe.places import users_place
 from clew.observe.rows import Sampled, rows_in, sampled
@@ -45,6 +45,7 @@ CATEGORIES = {  # these learn at most which categories there are
     "HashingVectorizer",
 }
 LARGE = 5_000_000
+WIDEST = 4096
 MARK = "_clew"  # on a wrapper, so that nothing is wrapped twice
 
 Args = tuple[Any, ...]
@@ -80,6 +81,8 @@ def _patch(name: str, module: ModuleType) -> None:
                 _replace(module, reader, _nothing, _note_frame)
             _replace(module, "concat", _nothing, _note_concat)
             _replace_method(module.DataFrame, "sample", _nothing, _note_sample)
+            for kind in (module.DataFrame, module.Series):
+                _replace_method(kind, "astype", _nothing, _note_cast)
         elif name == "sklearn.model_selection":
             _replace(module, "train_test_split", _nothing, _note_split)
         elif name == "sklearn.utils":
@@ -264,6 +267,27 @@ def _note_concat(held: None, args: Args, kwargs: Options, result: Any) -> None:
 def _add_copies(what: str, table: Any, result: Any) -> None:
     number = LEDGER.next_number()
     LEDGER.add(Call(number, "resample", what, True, -1, users_place(), sampled(table), sampled(result)))
+
+
+def _note_cast(held: None, args: Args, kwargs: Options, result: Any) -> None:
+    """Integers that a narrower type cannot hold wrap around without a word."""
+    del held, kwargs
+    before = args[0] if args[0].ndim == 2 else args[0].to_frame()
+    after = result if result.ndim == 2 else result.to_frame()
+    names, changed = [], 0
+    for column in range(min(before.shape[1], WIDEST)):
+        came, went = before.iloc[:, column].dtype, after.iloc[:, column].dtype
+        if came == went or getattr(came, "kind", "") not in "iuf" or getattr(went, "kind", "") not in "iu":
+            continue
+        values, size = before.iloc[:, column].to_numpy(), 8 * went.itemsize
+        low, high = (-(2 ** (size - 1)), 2 ** (size - 1)) if went.kind == "i" else (0, 2**size)
+        outside = int(((values < low) | (values >= high)).sum())
+        if outside:
+            names.append(str(before.columns[column]))
+            changed += outside
+    if names and len(LEDGER.casts) < CASTS:
+        what = f"astype({after[names[0]].dtype}) of {', '.join(names[:4])}"
+        LEDGER.casts.append(Cast(what, changed, len(before) * len(names), users_place()))
 
 
 def _note_frame(held: None, args: Args, kwargs: Options, result: Any) -> None:

@@ -135,8 +135,12 @@ class Taper(Watch):
         del event
         self._on()
 
-    @when_sampled
     def batch(self, event: Batch) -> None:
+        if not event.sampled:
+            # An evaluation may fall between samples, and its targets are in the loader's batch.
+            if self.target_at is not None and self.validations < MOST_BATCHES:
+                self.loaded = [weakref.ref(tensor) for tensor in tensors(event.value, self.torch)]
+            return
         self.loaded = [weakref.ref(tensor) for tensor in event.tensors]
         self.iterator = _weakly(event.source)
         self._on()

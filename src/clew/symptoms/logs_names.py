@@ -36,7 +36,10 @@ FALLING = {
     **dict.fromkeys(("perplexity", "ppl"), "perplexity"),
     **dict.fromkeys(("error", "err", "wer", "cer", "mae", "mse", "rmse", "mape", "fid", "bpb", "bpc", "bpd"), ""),
     **dict.fromkeys(("l1", "l2", "crossentropy", "mare", "smape", "rmsle", "merror"), ""),
+    **dict.fromkeys(("distance", "mmd", "emd", "chamfer", "wasserstein", "kid", "lpips", "rmsd"), ""),
 }
+OF_MOVES = {"travelled", "traveled", "travel", "moved", "parameter", "parameters", "weights", "goal", "init", "start"}
+"""Beside these a distance is how far something went, and nobody's aim."""
 SHARES = {
     *("accuracy", "f1", "f1score", "precision", "recall", "iou", "miou", "dice", "auc", "auroc", "ap", "map"),
     *("sensitivity", "specificity", "top1", "top5", "success", "em", "jaccard", "kappa", "map50", "map95"),
@@ -112,7 +115,7 @@ def _role(name: str, split: str, heart: list[str]) -> Meaning:
     for token in reversed(heart):
         if token in RISING:
             return Meaning(name, METRIC, split, "up", RISING[token] or token)
-        if token in FALLING:
+        if token in FALLING and not (token == "distance" and held & OF_MOVES):
             return Meaning(name, METRIC, split, "down", FALLING[token] or token)
     return Meaning(name, OTHER, split)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NEAR_PERFECT = 0.99
 AT_CHANCE = 0.05
+WORSE_THAN_NOISE = 3.0
 
 
 class Metric(NamedTuple):
@@ -48,6 +49,7 @@ def read_pairs(
         "val_erratic": val_erratic(loss, held_out) if held_out else Unclear(why),
         "metric_at_chance": metric_at_chance(metric, chance, constant) if metric else no_metric,
         "metric_vs_loss": metric_vs_loss(metric, loss) if metric else no_metric,
+        "metric_nonfinite": metric_nonfinite(series, loss),
         "too_good_too_soon": too_good_too_soon(metric, epochs, per_epoch) if metric else no_metric,
     }
 
@@ -127,6 +129,15 @@ def metric_at_chance(metric: Metric, chance: float | None, constant: float | Non
     return Reading(gain_over_constant=gain, constant=floor)
 
 
+def metric_nonfinite(series: Mapping[str, Series], loss: Shape | None) -> Answer:
+    """A figure may well be undefined before anything was learned; it counts when it still is at the end."""
+    known = {name: held.values for name, held in series.items() if kind(name).metric and held.values}
+    if not known or loss is None or not loss.values or not math.isfinite(loss.values[-1]):
+        return Unclear("no metric was recorded beside a finite loss")
+    bad = [name for name, values in known.items() if not any(math.isfinite(value) for value in values[-2:])]
+    return Seen("seen", metric=bad[0]) if bad else Seen("absent", metrics=len(known))
+
+
 def metric_vs_loss(metric: Metric, loss: Shape | None) -> Answer:
     if loss is None or not loss.values or loss.signed:
         return Unclear("there is no training loss with a level to compare the metric with")
@@ -153,11 +164,21 @@ def metric_vs_loss(metric: Metric, loss: Shape | None) -> Answer:
     figures = {"loss_fall_over_start": fall, "metric_gain": gain}
     if gained and fall > 0.02:
         return Seen("both_move", **figures)
+    if fall >= -error and _much_worse(metric, early, late, scatter):
+        return Seen("metric_worsens", early=early, late=late, **figures)
     if fall >= 0.1 + error and not gained:
         return Seen("loss_falls_metric_flat", **figures)
     if change < 0.05 and change_error <= 0.03 and abs(gain) <= max(0.02 * abs(room), 2 * scatter / tail**0.5):
         return Seen("neither_moves", **figures)
     return Unclear("loss and metric move too little, or apart, to say that they move together")
+
+
+def _much_worse(metric: Metric, early: float, late: float, scatter: float) -> bool:
+    """Whether the metric lost most of what it had, by more than it jumps about."""
+    lost = early - late if metric.rises else late - early
+    if lost <= WORSE_THAN_NOISE * scatter:
+        return False
+    return lost > 0.4 * early and lost > 0.2 * metric.best if metric.rises else lost > early > 0
 
 
 def too_good_too_soon(metric: Metric, epochs: tuple[int, ...], per_epoch: bool) -> Answer:

@@ -11,6 +11,7 @@ Silent when: nothing says that the next position is predicted, as in encoders, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -90,10 +91,17 @@ def find_stream(lab: Lab, model: torch.nn.Module) -> Stream | None:
 
 
 def is_next(held: torch.Tensor, wanted: torch.Tensor, axis: int) -> bool:
-    """Whether `wanted` at a position is `held` at the next one, wherever it is not masked."""
-    if wanted.numel() != held.numel() or wanted.is_floating_point() != held.is_floating_point():
+    """Whether `wanted` at a position is `held` at the next one, wherever it is not masked. It may lack the last."""
+    if wanted.is_floating_point() != held.is_floating_point():
         return False
-    moved = wanted.reshape(held.shape).narrow(axis, 0, held.shape[axis] - 1)
+    shorter = [*held.shape]
+    shorter[axis] -= 1
+    if wanted.numel() == held.numel():
+        moved = wanted.reshape(held.shape).narrow(axis, 0, held.shape[axis] - 1)
+    elif wanted.numel() == math.prod(shorter):
+        moved = wanted.reshape(shorter)
+    else:
+        return False
     following = held.narrow(axis, 1, held.shape[axis] - 1)
     present = held.narrow(axis, 0, held.shape[axis] - 1)
     return _agree(moved, following) and not _agree(moved, present)

@@ -1,21 +1,26 @@
 """Can anything simple predict the labels from the inputs better than chance?
 
 Fits a nearest-neighbour rule, a linear model and, where neither finds anything, trees on half of the examples as the
-model gets them, and predicts the other half. The same predictions are compared with labels dealt out anew.
+model gets them, and predicts the other half. The same predictions are compared with labels dealt out anew. Where there
+are validation batches, the same is done within as many examples of these: what can be predicted there and hardly in
+training was lost in training.
 
 Why it matters: no relation at all means that labels and inputs have parted: shuffled separately, shifted, or the
 inputs were emptied on the way. No model can mend that.
 Cannot tell: a relation that only a deep model finds from no relation, such as the parity of many bits or the meaning of
 a long text.
-Silent when: any of the three predicts better than 99.5 % of the permutations. Unclear with few examples, with few per
-class, and when positions of labels and inputs do not meet.
+Silent when: any of the three predicts better than 99.5 % of the permutations, and validation is not far better.
+Unclear with few examples, with few per class, and when positions of labels and inputs do not meet.
 Sources: labels-match-inputs
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+from clew.exams.batches import distinct
 from clew.exams.checks._data_signal import Signal, examples_of, linear, measure, nearest, trees
 from clew.exams.checks._data_tables import Inputs, Labels, inputs_of, labels_of, some_rows
 from clew.exams.exam import exam
@@ -28,27 +33,64 @@ ENOUGH = 96
 ENOUGH_POSITIONS = 256
 PER_CLASS = 6
 FOUND, HINT = 0.005, 0.05
+CLEAR, LOST, DEVIATIONS = 0.6, 0.5, 6.0
+"""A clear relation in validation, of which training keeps so little, and how far that is beyond chance."""
 
 
-@exam("label_signal", needs=("loss",), seconds=2.0)
+@exam("label_signal", needs=("loss",), seconds=0.8)
 def examine(lab: Lab) -> Answer:
-    labels = labels_of(lab, lab.distinct)
+    labels, inputs = labels_of(lab, lab.distinct), inputs_of(lab.distinct)
     if labels is None:
         return Unclear("the batches hold no labels that go by example")
-    inputs = inputs_of(lab.distinct)
     if inputs.examples != len(labels.y):
         return Unclear("no input goes by example in the way the labels do")
     if inputs.examples < FEWEST:
         return Unclear(f"{inputs.examples} examples are too few to compare with permuted labels")
     if bool((labels.y == labels.y[:1]).all()):
         return Unclear("all examples have the same label")
-    index = some_rows(inputs.examples, MOST_ROWS, lab.generator()).to(labels.y.device)
-    labels = labels._replace(y=labels.y[index])
+    answer = _judge(lab, *_some(lab, inputs, labels, MOST_ROWS))
+    kept = _kept(lab, inputs, labels)
+    if kept is None:
+        return answer
+    training, validation, count = kept
+    figures: dict[str, Value] = {"in_training": training, "in_validation": validation, "examples": count}
+    return Saw("lost_in_training", **figures).saying(
+        f"Within {count} validation examples a simple model predicts held-out labels with correlation "
+        f"{validation:.2f}, within as many training examples with {training:.2f}."
+    )
+
+
+def _some(lab: Lab, inputs: Inputs, labels: Labels, most: int) -> tuple[Inputs, Labels]:
+    index = some_rows(inputs.examples, most, lab.generator()).to(labels.y.device)
     inputs = inputs._replace(
         values=inputs.values[index] if inputs.values is not None else None,
         tokens=inputs.tokens[index] if inputs.tokens is not None else None,
     )
-    return _judge(lab, inputs, labels)
+    return inputs, labels._replace(y=labels.y[index])
+
+
+def _kept(lab: Lab, inputs: Inputs, labels: Labels) -> tuple[float, float, int] | None:
+    """How far labels can be predicted in training and in validation, where the first is far below the second."""
+    held_out = distinct(lab.val_batches)
+    if not held_out:
+        return None
+    theirs, others = labels_of(lab, held_out), inputs_of(held_out)
+    if theirs is None or others.examples != len(theirs.y) or theirs.kind != labels.kind or labels.dense:
+        return None
+    count = min(inputs.examples, others.examples, MOST_ROWS)
+    if count < ENOUGH or bool((theirs.y == theirs.y[:1]).all()):
+        return None
+    found = []
+    for given, wanted in ((inputs, labels), (others, theirs)):
+        examples = examples_of(*_some(lab, given, wanted, count), lab.generator(1))
+        if examples is None:
+            return None
+        found.append(max(measure(examples, fit, lab.generator(2), 1).agreement for fit in (linear, nearest)))
+    training, validation = found
+    apart = math.atanh(min(validation, 0.999)) - math.atanh(min(max(training, 0.0), 0.999))
+    error = math.sqrt(2 / max(1, count // 2 - 3))
+    lost = validation >= CLEAR and training <= LOST * validation and apart >= DEVIATIONS * error
+    return (round(training, 4), round(validation, 4), count) if lost else None
 
 
 def _judge(lab: Lab, inputs: Inputs, labels: Labels) -> Answer:

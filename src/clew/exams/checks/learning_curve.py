@@ -105,7 +105,7 @@ def _measure(lab: Lab, model: nn.Module, batches: Sequence[Batch], untrained: fl
     """The error in eval mode, 1 for an answer that ignores the input."""
     labels = labels_of(lab, batches)
     if labels is not None:
-        error = _against_constant(lab, model, batches, labels)
+        error = against_constant(lab, model, batches, labels)
         if error is not None:
             return error
     model.eval()
@@ -115,7 +115,7 @@ def _measure(lab: Lab, model: nn.Module, batches: Sequence[Batch], untrained: fl
     return mean / untrained if untrained > 0 and mean >= 0 else math.nan
 
 
-def _against_constant(lab: Lab, model: nn.Module, batches: Sequence[Batch], labels: Labels) -> float | None:
+def against_constant(lab: Lab, model: nn.Module, batches: Sequence[Batch], labels: Labels) -> float | None:
     """Mistakes over those of the most frequent class; squared errors over the variance. None when the output has
     neither classes nor the shape of the target."""
     model.eval()

@@ -36,7 +36,7 @@ LOSSES = (
     "soft_margin_loss",
     "triplet_margin_loss",
 )
-FUNCTIONS = ("softmax", "log_softmax", "sigmoid", "argmax")
+FUNCTIONS = ("softmax", "log_softmax", "sigmoid", "argmax", "normalize")
 
 
 def install(hooks: Hooks, torch: Any) -> None:
@@ -120,7 +120,7 @@ def _tell_function(hooks: Hooks, name: str, args: Any, kwargs: Any, result: Any)
     first = args[0] if args else kwargs.get("input")
     if isinstance(first, hooks.torch.Tensor) and not first.is_meta:
         options = dict(kwargs)
-        if len(args) > 1:
-            options.setdefault("dim", args[1])
+        further = ("p", "dim") if name == "normalize" else ("dim",)
+        options.update(zip(further, args[1:], strict=False))
         grad = hooks.grad_enabled()
         recorder.tell("function", FunctionCall(name, first, options, result, recorder.step, grad, True, users_place()))

@@ -175,7 +175,7 @@ def terms(root: torch.Tensor, made: Made, most: int = 64) -> list[Term]:
 def _scaling(root: torch.Tensor) -> float:
     """The power of two that a GradScaler has put on top, else 1."""
     node: Any = root.grad_fn
-    if node is None or bare(node) != "Mul" or len(inputs(node)) != 1 or _hooked(node):
+    if node is None or bare(node) != "Mul" or len(inputs(node)) != 1 or hooked(node):
         return 1.0
     slopes = node(torch.ones_like(root))
     slope = next((s for s in (slopes if isinstance(slopes, tuple) else (slopes,)) if s is not None), None)
@@ -186,7 +186,7 @@ def _scaling(root: torch.Tensor) -> float:
 def _further(node: Any, slope: torch.Tensor, made: Made) -> list[tuple[Any, torch.Tensor]] | None:
     """The operands of a linear operation with their slopes; None when the operation is a term of its own."""
     name, fed = bare(node), inputs(node)
-    if name not in LINEAR or not fed or slope.numel() > LARGE or _hooked(node):
+    if name not in LINEAR or not fed or slope.numel() > LARGE or hooked(node):
         return None
     if name in ("Mean", "Sum") and not _leads_on(fed[0], made):
         return None
@@ -212,7 +212,7 @@ def _leads_on(node: Any, made: Made) -> bool:
     return False
 
 
-def _hooked(node: Any) -> bool:
+def hooked(node: Any) -> bool:
     for name in ("_raw_saved_self", "_raw_saved_other"):
         try:
             raw = getattr(node, name, None)
@@ -252,7 +252,7 @@ def square_value(node: Any) -> float | None:
     """The value of a mean or sum of powers written by hand, from what the power saved; None where it cannot be read."""
     fed = inputs(node)
     name = str(node.name())
-    if name not in ("MeanBackward0", "SumBackward0") or not fed or bare(fed[0]) != "Pow" or _hooked(fed[0]):
+    if name not in ("MeanBackward0", "SumBackward0") or not fed or bare(fed[0]) != "Pow" or hooked(fed[0]):
         return None
     try:
         base, exponent = fed[0]._raw_saved_self.data, float(fed[0]._saved_exponent)

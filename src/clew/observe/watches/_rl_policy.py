@@ -21,6 +21,7 @@ from clew.observe.envs import below
 from clew.observe.patches import Patches, unframe
 from clew.observe.places import users_place
 from clew.observe.watches._loss_graph import Key, bare, inputs, key, shape
+from clew.observe.watches._rl_moves import Moves, log_probabilities
 from clew.observe.watches._rl_rows import in_order
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class Policy:
         self.pulls: deque[Pull] = deque(maxlen=SERIES)
         self.left: deque[float] = deque(maxlen=SERIES)  # shares of the maximum where updates ask for the entropy
         self.attached = False
+        self.moves = Moves()
+        self.acts = 0  # how often actions were drawn from a distribution
 
     def attach(self, patches: Patches) -> None:
         """Put the taps on the distributions."""
@@ -89,22 +92,38 @@ class Policy:
         recorder = study._recorder() if study is not None else None
         if study is None or recorder is None or not study.experience.active:
             return
+        self.acts += 1
+        logs = log_probabilities(distribution)
+        if logs is not None:
+            keys = self._asked(study, len(logs))
+            if len(keys) == len(logs):
+                self.moves.acted(recorder.step, keys, logs)
         share = decidedness(distribution)
         if share is not None:
             self.entropies.append((recorder.step, share))
 
-    def weighed(self, result: torch.Tensor, actions: Any, place: Place | None) -> None:
+    @staticmethod
+    def _asked(study: Study, rows: int) -> list[int]:
+        """The observations of the last call of a network with so many rows."""
+        return next((call.keys for call in reversed(study.calls) if call.rows == rows and call.keys), [])
+
+    def weighed(self, distribution: Any, result: torch.Tensor, actions: Any, place: Place | None) -> None:
         """Log-probabilities were computed: of actions just taken, or of those that an update is about."""
         study = self._study()
         if study is None or not study.experience.steps or not 0 < result.numel() <= ROWS or result.is_meta:
             return
-        keys = next((call.keys for call in reversed(study.calls) if call.rows == result.numel() and call.keys), [])
+        keys = self._asked(study, result.numel())
         recorder = study._recorder()
         step = 0 if recorder is None else recorder.step
         if result.grad_fn is None:
             self._note_old(result, keys, step)
             return
         self._note_new(result, keys, step)
+        logs = log_probabilities(distribution)
+        if logs is not None and len(logs) == len(keys) == result.numel():
+            self.moves.asked_again(step, keys, logs)
+            if isinstance(actions, torch.Tensor) and actions.numel() == len(keys):
+                self.moves.chosen(logs, actions.detach().to("cpu", torch.int64))
         self._note_actions(result, keys, actions, place)
         node = key(result.grad_fn)
         self.waiting.append((keys, node, result.numel(), place))
@@ -321,6 +340,6 @@ def _tell(policy: Policy, name: str, distribution: Any, given: Any, result: Any)
                 if study.experience.steps:
                     policy.spread(distribution, result)
             else:
-                policy.weighed(result, given, place)
+                policy.weighed(distribution, result, given, place)
     except Exception as error:  # noqa: BLE001  # said by every watch that asks; the script goes on
         study.broken = f"the policy could not be followed: {type(error).__name__}: {error}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from clew.observe.watches._rl_direction import returns
-from clew.observe.watches._rl_targets import CLEAR, EXACT, ROWS, judged, middle, trimmed
+from clew.observe.watches._rl_targets import CLEAR, EXACT, ROWS, judged, middle, parts, pays, table, trimmed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,12 +43,20 @@ class Found(NamedTuple):
     place: Place | None
 
 
+class Shift(NamedTuple):
+    """What is added to the reward, over the deviation of the reward as it is used."""
+
+    offset: float
+    rows: int
+    place: Place | None
+
+
 def factor(study: Study) -> Factor | None:
     """Read where targets are rewards and later values, to rounding, and at least two different rewards were paid."""
     for held in judged(study):
         rows = study.rows[held.place]
         going, ended = rows.going(), [row for row in rows.ended() if row.step.terminated]
-        if len({row.step.reward for row in (*going, *ended)}) < 2:
+        if len({row.step.reward for row in (*going, *ended)}) < 2 and not _turned(held):
             continue
         if not 0.0 < _discount(held) <= ONE:
             continue  # a recursion that runs the other way has another sign as well
@@ -59,6 +67,43 @@ def factor(study: Study) -> Factor | None:
         if last is not None:
             return Factor(last, len(ended), size, held.place)
     return next((found for place, rows in study.rows.items() if (found := _drowning(rows, place)) is not None), None)
+
+
+def _turned(held: Judged) -> bool:
+    """Rewards that are all alike tell no factor from a shift, but one that changes their sign turns what is sought."""
+    return held.fitted.reward is not None and held.fitted.reward < -1e-6
+
+
+def vanished(study: Study) -> Found | None:
+    """Targets of nothing on steps that paid, and that others of the episode followed."""
+    for place, rows in study.rows.items():
+        held = rows.going()
+        paid = [row for row in held if abs(row.step.reward) > 1e-9]
+        if len(paid) >= ENOUGH and len(paid) > NEARLY * len(held):
+            size = float(np.mean([abs(row.step.reward) for row in paid]))
+            if np.mean([abs(row.target) <= 1e-5 * size for row in paid]) > NEARLY:
+                return Found(len(paid), 0.0, place)
+    return None
+
+
+def shifted(study: Study) -> Shift | None:
+    """The offset of the reward in the targets; None where they cannot be taken apart. Where that goes without an offset
+    there is none."""
+    for held in judged(study):
+        if held.fitted.reward is not None and 0.0 < _discount(held) <= ONE and pays(study) > 1:
+            return Shift(0.0, held.fitted.rows, held.place)
+    for place, rows in study.rows.items():
+        going, targets = rows.going(), study.target_of[place]
+        for part in parts(going):
+            aimed, rewards, later = table(part, going, targets)
+            if len(aimed) < ENOUGH or np.std(rewards) < 1e-9 or not np.isfinite(later).all():
+                continue
+            columns = np.column_stack([rewards, np.ones(len(rewards)), later])
+            found = trimmed(columns, aimed, EXACT * float(np.sqrt(np.mean(aimed**2))))
+            if found is not None and abs(found[0]) > 1e-6 and 0.1 < float(found[2:].sum()) <= ONE:
+                used = abs(float(found[0])) * float(np.std(rewards))
+                return Shift(abs(float(found[1])) / used, len(aimed), place)
+    return None
 
 
 def _drowning(rows: Rows, place: Place | None) -> Factor | None:
@@ -151,10 +196,10 @@ def backwards(study: Study) -> Found | None:
             for row, before in held
             if (other := _mirrored(study.experience, row.step)) is not None
         ]
-        for table in (own, mirrored):
-            slope = _recursion(table)
+        for pairs in (own, mirrored):
+            slope = _recursion(pairs)
             if slope is not None:
-                return Found(len(table), slope, place)
+                return Found(len(pairs), slope, place)
     return None
 
 

@@ -25,7 +25,7 @@ from clew.observe.watches._rl_policy import Policy
 from clew.observe.watches._rl_rows import Squared, gathered, in_order, out_of_order, squares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -41,6 +41,7 @@ REMEMBERED = 20_000
 COLUMNS = 64
 PLACES = 8
 LOOKED = 16
+PULLS = 256
 
 Source = tuple[bool, int, int]
 """A table of values by observation: made with gradients or without, by which model, at which place of its output."""
@@ -158,6 +159,7 @@ class Study:
         self.models_of: dict[Place | None, set[int]] = {}  # the networks that a value loss trains
         self.columns: Columns | None = None
         self.critics: dict[int, Critic] = {}
+        self.pulled: dict[Place | None, list[bool]] = {}  # whether a backward pulled at the values of a loss at all
         self.reached: set[int] = set()  # networks that a loss trains, since the last step
         self.written = 0
 
@@ -251,6 +253,24 @@ class Study:
         if given.grad_fn is not None:
             calls, chosen = self.behind(given.grad_fn), gathered(given.grad_fn)
             self._aim(flat(given), flat(target), calls, event.place, event.step, chosen)
+            given.register_hook(self._pull(event.place))  # type: ignore[no-untyped-call]
+
+    def _pull(self, place: Place | None) -> Callable[[Any], None]:
+        """A hook that notes whether any gradient arrives, and changes nothing."""
+        held = weakref.ref(self)
+
+        def note(gradient: Any) -> None:
+            study = held()
+            recorder = None if study is None else study._recorder()
+            if study is None or recorder is None or not recorder.sampled:
+                return
+            seen = study.pulled.setdefault(place, []) if len(study.pulled) < PLACES else study.pulled.get(place, [])
+            if len(seen) < PULLS:
+                with recorder.quietly(), torch.no_grad():
+                    given = gradient[0] if isinstance(gradient, tuple) else gradient
+                    seen.append(given is not None and bool((given != 0).any()))
+
+        return note
 
     def behind(self, node: Any) -> list[Call]:
         """The calls whose results this node was computed from, nearest first, not looking behind them."""
@@ -314,6 +334,7 @@ class Study:
         if values is not None:
             targets = values - held.sign * held.difference
             self._aim(values, targets, calls, event.place, event.step, held.chosen)
+            held.node.register_prehook(self._pull(event.place))
 
     def _take_rows(self, aimed: Aimed) -> None:
         if aimed.place not in self.rows and len(self.rows) >= PLACES:

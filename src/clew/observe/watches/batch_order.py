@@ -1,10 +1,13 @@
 """Do the training examples arrive in order?
 
+Class numbers are compared with their neighbours. Where the target is a number, or there is none, the means of batches
+are compared, of the target and of each column of a table: in random batches they lie close together.
+
 Why it matters: a run of one class pulls the model to that class, and the next run pulls it away again.
-Cannot tell: order in something that was not recorded, such as source or difficulty; windows of one series, which a
+Cannot tell: order in something that is in no column, such as source or difficulty; windows of one series, which a
 stateful model wants in order.
 Silent when: the order lies within batches only, as with samplers that take several examples of each class; there is one
-batch per epoch; labels are no class numbers.
+batch per epoch; inputs are sequences, tokens or pictures and labels are no class numbers.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import torch
 from clew.observe.hooks import tensors_in
 from clew.observe.rows import array_of
 from clew.observe.watch import Answer, Batch
+from clew.observe.watches._data_drift import BATCHES, Drift, Means
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_given import parts
 from clew.observe.watches._data_order import across, runs_z
@@ -69,9 +73,13 @@ class BatchOrder(FedWatch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.arrivals: dict[int, Arrivals] = {}
+        self.means: dict[int, tuple[Means, Place | None]] = {}
 
     def batch(self, event: Batch) -> None:
         super().batch(event)
+        if event.loader in self.means:
+            self._mean(event)
+            return
         known = self.arrivals.get(event.loader)
         if event.epoch > 1 or (known is None and len(self.arrivals) >= 16) or (known and known.enough(event)):
             return
@@ -84,6 +92,19 @@ class BatchOrder(FedWatch):
                     held = self.arrivals[event.loader] = Arrivals(event.place)
                     held.stored = self._stored(event.loader)
                 held.add(event.epoch, event.position, labels)
+                return
+        if known is None and event.epoch == event.position == 0 and len(self.means) < 16:
+            self.means[event.loader] = (Means(), event.place)
+            self._mean(event)
+
+    def _mean(self, event: Batch) -> None:
+        """Numbers of the first epoch, as long as they come without a gap."""
+        held, _ = self.means[event.loader]
+        if event.epoch or event.position != len(held.counts) or event.position >= BATCHES or held.rows >= LABELS:
+            return
+        tensors = event.tensors or list(tensors_in(event.value, torch))
+        if event.sampled or all(tensor.device.type == "cpu" for tensor in tensors):
+            held.add(*parts(event.value, tensors))
 
     def _stored(self, number: int) -> list[int]:
         loader = self.feed.loaders.get(number)
@@ -112,12 +133,30 @@ class BatchOrder(FedWatch):
             else:
                 found.append((order_z(batches, held), count, held))
         if not found:
-            return Unclear(why)
+            return self._drift() or Unclear(why)
         z, count, held = max(found, key=lambda item: item[0])
         batches = _known(held)
         single = sum(len(set(batch)) == 1 for batch in batches)
         reading = Reading(order_z=z, labels=count, batches=len(batches), batches_of_one_class=single)
         return reading if held.place is None else reading.at(held.place)
+
+    def _drift(self) -> Reading | None:
+        """The strongest drift of numbers from batch to batch, in a loader that was trained on."""
+        found: list[tuple[Drift, Means, Place | None]] = []
+        for number, (held, place) in self.means.items():
+            loader = self.feed.loaders.get(number)
+            drift = held.drift() if loader is not None and loader.trained else None
+            if drift is not None:
+                found.append((drift, held, place))
+        if not found:
+            return None
+        drift, held, place = max(found, key=lambda item: item[0].z)
+        columns = len(held.sums[0])
+        of = "target" if drift.column >= columns - held.targets else f"column {drift.column}"
+        reading = Reading(
+            order_z=drift.z, rows=held.rows, batches=len(held.sums), drifts=of, share_between_batches=drift.share
+        )
+        return reading if place is None else reading.at(place)
 
 
 def _known(held: Arrivals) -> list[tuple[int, ...]]:

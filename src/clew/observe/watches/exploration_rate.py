@@ -1,7 +1,8 @@
 """Does the agent try other actions at first, and fewer of them later?
 
 For agents that learn the values of actions: counts, while the learner is looked at, which steps took the action that
-the network rated best, another one, or one that the network was not asked about.
+the network rated best, another one, or one that the network was not asked about. For a policy: whether the actions of
+its updates are ever another than its likeliest, where they were drawn from no distribution.
 
 Why it matters: an agent that always takes what it thinks best never learns of the rest; one that never asks its
 network gathers only what chance brings, and the network is trained on states that it would never visit.
@@ -30,6 +31,7 @@ LOOKED = 150
 LATER = 3
 LONG = 300
 SURE = 300
+ROWS, ALWAYS, OTHERS = 100, 0.97, 0.1
 DRAWS = ("random", "rand", "uniform", "sample")
 
 
@@ -37,7 +39,11 @@ class ExplorationRate(Studied):
     test = "exploration_rate"
 
     def read(self) -> Answer:
-        why = self.unseen() or self._unlike()
+        why = self.unseen()
+        greedy = self._greedy() if not why else None
+        if greedy is not None:
+            return greedy
+        why = why or self._unlike()
         if why:
             return Unclear(why)
         choices, last = self.study.experience.choices, self.recorder.step
@@ -66,6 +72,17 @@ class ExplorationRate(Studied):
         if left < tried:
             return Saw("decays", first=tried, last=left, actions=first.total + late.total).at(place)
         return Unclear("the share of other actions has not fallen so far")
+
+    def _greedy(self) -> Answer | None:
+        """Updates of a policy by actions that it never drew: always the likeliest, where others have their share."""
+        moves = self.study.policy.moves
+        if self.study.policy.acts or moves.rows < ROWS:
+            return None
+        best, share = moves.modal / moves.rows, moves.expected / moves.rows
+        if best < ALWAYS or share > best - OTHERS:
+            return None
+        says = f"{100 * best:.3g} % of {moves.rows} actions were the policy's likeliest, which has {100 * share:.3g} %"
+        return Saw("none", first=1.0 - best, actions=moves.rows).saying(says).at(self.study.experience.place)
 
     def _unlike(self) -> str:
         """Why this agent is none that the question is for."""

@@ -1,23 +1,71 @@
 """Was any preprocessing fitted before the data were split?
 
-Why it matters: a scaler, selector, imputer or oversampler that saw validation rows carries them into training.
-Cannot tell: statistics taken by hand; how much it matters, which is little for a scaler and much for feature selection.
+Fits of libraries are followed row by row. Means and deviations that a script takes by hand show in the values: columns
+have mean 0 and deviation 1 exactly over the rows that the statistics were taken of. That tells whether these were
+training rows, all rows, or each set by itself.
+
+Why it matters: a scaler, selector, imputer or oversampler that saw validation rows carries them into training. Sets
+that are scaled each by its own statistics give the same value two meanings.
+Cannot tell: other statistics that are taken by hand; how much it matters, which is little for a scaler and much for
+feature selection.
 Silent when: every fit saw training rows alone, in each fold of its own; a fit only lists categories.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from clew.observe.ledger import LEDGER, Call
-from clew.observe.watch import Answer, Saw
+from clew.observe.watch import Answer, Batch, Forward, Saw
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_leaks import at_rows, at_split, evaluated_rows
+from clew.observe.watches._data_whole import WholeSets
 from clew.records.clue import Unclear
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
 
 
 class FitBeforeSplit(FedWatch):
     test = "fit_before_split"
 
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.sets = WholeSets()
+
+    def batch(self, event: Batch) -> None:
+        super().batch(event)
+        self.sets.batch(event)
+
+    def forward(self, event: Forward) -> None:
+        super().forward(event)
+        self.sets.forward(event, self.recorder)
+
     def read(self) -> Answer:
+        called = self._by_calls()
+        if isinstance(called, Saw) and called.outcome == "seen":
+            return called  # it knows the line
+        return self._by_values() or called
+
+    def _by_values(self) -> Answer | None:
+        together, apart = self.sets.standard(self.feed)
+        if apart is not None:
+            own, other = apart
+            says = (
+                f"the columns of {own.rows} training rows have mean 0 and deviation 1, and those of {other.rows} "
+                "evaluated rows have it too: each set was scaled by its own statistics"
+            )
+            return Saw("each_by_itself", rows=own.rows, held_out=other.rows).at(other.place).saying(says)
+        if together is not None:
+            own, other = together
+            says = (
+                f"over {own.rows} training rows and {other.rows} evaluated ones together the columns have mean 0 and "
+                "deviation 1, and over the training rows alone they have not: the statistics were taken of all"
+            )
+            return Saw("seen", share_of_held_out_rows=1.0, rows_fitted=own.rows + other.rows).at(own.place).saying(says)
+        return None
+
+    def _by_calls(self) -> Answer:
         fits = [call for call in LEDGER.calls if call.kind != "transform" and call.learns]
         if not fits:
             return Unclear("no fit of a scaler, imputer, selector or sampler was seen")

@@ -4,7 +4,8 @@ Why it matters: autograd guards what it saved against ordinary in-place operatio
 .data or a NumPy view; then the gradient belongs to other values than the loss. A stored data set that is normalised in
 place shrinks again in every epoch.
 Cannot tell: most such writes. It sees inputs of layers that change between forward and backward without autograd's
-knowledge, batches whose spread changes by one factor from epoch to epoch, and errors that autograd raises.
+knowledge, arrays of a data set that change from epoch to epoch, batches whose spread does by one factor, and errors
+that autograd raises.
 Silent when: autograd itself guards the write, as with ReLU(inplace=True), or nothing was seen: then it is unclear.
 """
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from clew.observe.watch import Answer, Backward, Batch, ModuleCall, Raised, Saw, Watch
+from clew.observe.watches._data_stored import Stored
 from clew.observe.watches._training_layers import tensors
 from clew.observe.watches._training_values import fingerprint, real, sample, version
 from clew.records.clue import Unclear
@@ -48,6 +50,7 @@ class InplaceWrites(Watch):
         self.guarded: tuple[str, Place | None] | None = None
         self.spreads: dict[int, list[float]] = {}
         self.drift: tuple[float, Place | None] | None = None
+        self.stored = Stored()
 
     def module(self, event: ModuleCall) -> None:
         """A layer with weights keeps its input for the gradient of those weights."""
@@ -75,6 +78,8 @@ class InplaceWrites(Watch):
                 self.name, self.place = self.name or name, self.place or place
 
     def batch(self, event: Batch) -> None:
+        if not event.position:
+            self.stored.look(event.loader, event.source)
         tensor = next((held for held in event.tensors if held.is_floating_point()), None)
         if event.position or tensor is None or (held := real(tensor)) is None or held.numel() < 2:
             return
@@ -99,6 +104,10 @@ class InplaceWrites(Watch):
             module = Place(module=self.name) if self.name else None
             text = "the input of a layer was overwritten between its forward pass and backward, unseen by autograd"
             return Saw("corrupting", tensors=self.changed).at(self.place, module).saying(text)
+        written = self.stored.written()
+        if written is not None:
+            text = f"what the data set keeps as {written.name} is written to while it is read, epoch after epoch"
+            return Saw("corrupting", epochs=written.times).at(written.place).saying(text)
         if self.drift is not None:
             factor, place = self.drift
             text = f"from epoch to epoch the spread of the loader's batches changes by a factor of {factor:.3g}"

@@ -1,7 +1,9 @@
 """Do training and evaluation agree on the statistics of their inputs?
 
 Where the columns keep their deviations and move by steps of their own, or all change by one large factor, a subtraction
-or a division stands on one side only, and that is said.
+or a division stands on one side only, and that is said. So it is where most values of some input, such as the time that
+a denoiser is told, lie outside of all that the model was trained on by more than that range is wide; and where a
+sampler that feeds answers back begins inside that range and leaves it.
 
 Why it matters: a transform that stands in one pipeline only shows the model a distribution it never learned.
 Cannot tell: differences that keep mean and deviation, such as another channel order; what a pretrained model expects.
@@ -16,10 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from clew.observe.watch import Answer, Forward, Judged, Saw
+from clew.observe.watch import Answer, Forward, Judged, LossCall, Saw, when_sampled
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_given import Verdicts
 from clew.observe.watches._data_names import HELD_OUT, TRAINING, called_here
+from clew.observe.watches._data_range import Ranges
 from clew.observe.watches._data_values import Accumulator, accumulated, by_channel, float_tensors
 from clew.records.clue import Reading, Unclear
 
@@ -54,6 +57,8 @@ class InputStatisticsMatch(FedWatch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.verdicts = Verdicts()
+        self.ranges = Ranges()
+        self.loss_place: Place | None = None
         self.shifts: dict[int, Floats] = {}
         self.known: set[tuple[Key, int]] = set()
         self.training: dict[Key, Accumulator] = {}
@@ -62,6 +67,7 @@ class InputStatisticsMatch(FedWatch):
 
     def forward(self, event: Forward) -> None:
         super().forward(event)
+        self.ranges.note(event)
         tensor = next(float_tensors(event.inputs), None)
         if tensor is None or tensor.grad_fn is not None:
             return
@@ -72,6 +78,10 @@ class InputStatisticsMatch(FedWatch):
         sums = accumulated(values, shift)
         if sums is not None:
             self.verdicts.push(event, Looked(sums, called_here(), hash(values.tobytes())))
+
+    @when_sampled
+    def loss(self, event: LossCall) -> None:
+        self.loss_place = event.place if event.grad else self.loss_place
 
     def judged(self, event: Judged) -> None:
         super().judged(event)
@@ -111,7 +121,25 @@ class InputStatisticsMatch(FedWatch):
                 return says, self.places.get(key), {found[0]: found[1], "columns": float(len(here.mean))}
         return None
 
+    def _outside(self) -> Answer | None:
+        held = self.ranges.outside()
+        if held is None:
+            return None
+        (low, high), (least, most) = held.training, held.evaluation
+        says = (
+            f"input {held.number} of the model lay between {low:.3g} and {high:.3g} in training, and is evaluated with "
+            f"values from {least:.3g} to {most:.3g}"
+        )
+        figures = {"input": held.number, "training_high": high, "evaluation_high": most, "evaluations": held.calls}
+        if held.fed_back:
+            says = f"fed back into the model, its own answers run away: {says}"
+            return Saw("runs_away", **figures).at(self.loss_place, held.place).saying(says)
+        return Saw("outside", **figures).at(held.place).saying(says)
+
     def read(self) -> Answer:
+        outside = self._outside()
+        if outside is not None:
+            return outside
         found: list[tuple[float, Reading, tuple[Place | None, ...]]] = []
         for key, sums in self.evaluation.items():
             trained = self.training.get((key[0], TRAINING))

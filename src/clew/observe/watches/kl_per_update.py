@@ -1,10 +1,11 @@
 """How far does one update move the policy?
 
-Compares log-probabilities of the same actions when they were taken and when an update looks at them again, after at
-least one step of the optimiser in between.
+Compares the probabilities of actions when they were taken and when an update looks at them again, after at least one
+step of the optimiser in between; or when the same observation is acted on again after one step. An agent that was
+nearly random before one update and nearly decided after it has made too long a step, whatever else was seen.
 
 Why it matters: an update that moves the policy far makes the data it came from worthless.
-Cannot tell: whether the direction is right; agents that look at each action once only give no reading.
+Cannot tell: whether the direction is right; agents that meet no observation twice and move less give no reading.
 Silent when: observations repeat within a batch, so that actions cannot be told apart.
 """
 
@@ -13,8 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from clew.observe.watch import Answer
+from clew.observe.watches._rl_moves import jump
 from clew.observe.watches._rl_study import Studied
-from clew.records.clue import Reading, Unclear
+from clew.records.clue import Reading, Saw, Unclear
 
 LOOKS = 8
 EARLY = 200
@@ -28,7 +30,14 @@ class KlPerUpdate(Studied):
         why = self.unseen()
         if why:
             return Unclear(why)
-        moved = self.study.policy.moved
+        policy = self.study.policy
+        policy.moves.close()
+        jumped = jump(policy.entropies)
+        if jumped is not None:
+            before, after = jumped
+            says = f"the entropy fell from {before:.2f} to {after:.2f} of its maximum within one update"
+            return Saw("spike", before=before, after=after).saying(says).at(self.study.experience.place)
+        moved = policy.moves.found if len(policy.moves.found) >= LOOKS else policy.moved
         if len(moved) < LOOKS:
             return Unclear("actions were not looked at again after a step often enough")
         share = float(np.percentile(list(moved), 95))

@@ -16,9 +16,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.watch import Answer, Backward, Forward, LossCall, OptimizerEvent, Raised, Saw, when_sampled
+from clew.observe.watch import (
+    Answer,
+    Backward,
+    Forward,
+    LossCall,
+    ModuleCall,
+    OptimizerEvent,
+    Raised,
+    Saw,
+    when_sampled,
+)
 from clew.observe.watches._loss_cut import CutOff
 from clew.observe.watches._loss_graph import parameters_under
+from clew.observe.watches._network_handed import HandedOn
 from clew.observe.watches._reach import Reach, is_prototype, where_made
 from clew.records.clue import Unclear
 
@@ -39,13 +50,18 @@ class LossReachesParameters(Reach):
         super().__init__(recorder)
         self.backwards = 0
         self.cut_off = CutOff()
+        self.handed = HandedOn()
         self.place: Place | None = None
         self.trained = self.frozen = False
         self.without_graph: Place | None = None
         self.grad_mode = True
         self.missing: dict[int, tuple[int, int, list[Place]]] = {}
 
+    def module(self, event: ModuleCall) -> None:
+        self.handed.module(event)
+
     def forward(self, event: Forward) -> None:
+        self.handed.forward(event)
         self.grad_mode = event.grad
         self.cut_off.forward(event)
 
@@ -131,5 +147,9 @@ class LossReachesParameters(Reach):
             of = sum(total for missing, total, _ in self.missing.values() if missing)
             places = [place for _, _, held in self.missing.values() for place in held]
             text = f"{count} of {of} trainable tensors never get a gradient from any loss of this run."
+            cut = sorted({name for held in self.handed.cut.values() for name in held})
+            if cut:
+                says = f"{text} At {', '.join(cut[:3])} what they gave out goes on without its graph."
+                return Saw("part_cut_off", missing=count, of=of).at(*places[:SHOWN]).saying(says)
             return Saw("some_missing", missing=count, of=of).at(*places[:SHOWN]).saying(text)
         return Saw("all", reached=len(self.reached))

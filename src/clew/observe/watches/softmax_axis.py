@@ -1,7 +1,8 @@
 """Is softmax taken over the classes, and the loss reduced over the right axes?
 
 Every softmax that feeds a loss is followed to the loss call, and its sums over the class axis are taken there. A view
-that cuts the channels of a convolution apart, and an argmax over the batch of what the loss saw, count as well.
+that cuts the channels of a convolution apart, and an argmax over the batch of what the loss saw, count as well. So does
+a table of similarities between examples whose vectors were brought to length one along the examples.
 
 Why it matters: a softmax over the batch makes examples compete with each other instead of classes. Nothing raises, and
 the loss still falls a little.
@@ -41,13 +42,23 @@ class SoftmaxAxis(Watch):
         self.looked = 0
         self.found: tuple[str, tuple[Place | None, ...], float] | None = None
         self.scores: weakref.ref[torch.Tensor] | None = None
+        self.across: tuple[int, int, Place | None] | None = None  # vectors of unit length over the batch: step, rows
 
     def function(self, event: FunctionCall) -> None:
         if event.name in ("softmax", "log_softmax"):
             self.softmaxes.note(event.result, event.place)
+        elif event.name == "normalize":
+            self._lengths(event)
         elif event.name == "argmax" and self.found is None and self._over_batch(event):
             text = f"argmax runs over the {event.input.shape[0]} examples of the batch, not over the classes."
             self.found = (text, (event.place,), 0.0)
+
+    def _lengths(self, event: FunctionCall) -> None:
+        """Weights may be scaled by column, and so may features that are compared with each other; examples may not."""
+        held = event.input
+        over = event.options.get("dim", 1)
+        if held.dim() == 2 and held.grad_fn is not None and over in (0, -2) and held.shape[0] != held.shape[1]:
+            self.across = (event.step, held.shape[0], event.place)
 
     def _over_batch(self, event: FunctionCall) -> bool:
         held = self.scores() if self.scores is not None else None
@@ -67,12 +78,22 @@ class SoftmaxAxis(Watch):
             return
         if event.name in CLASS_LOSSES:
             self._scrambled(event)
+            self._compared(event)
         # Where only part of the values was picked on the way, the sums say nothing, and the walk ends there.
         node = walk(event.input.grad_fn, MOVES)
         by_hand = bare(node) == "Log"
         node = walk(inputs(node)[0], BELOW_LOG) if by_hand else node
         if bare(node) == "Softmax" or (bare(node) == "LogSoftmax" and not by_hand):
             self._sums(event, node, by_hand)
+
+    def _compared(self, event: LossCall) -> None:
+        """Similarities of examples with examples, of vectors that were scaled along the examples."""
+        if self.across is None or self.across[0] != event.step or self.found is not None:
+            return
+        _, rows, place = self.across
+        if event.input.dim() == 2 and event.input.shape[0] == rows and event.input.shape[1] in (rows, rows - 1):
+            text = f"normalize runs over the {rows} examples of the batch, and examples are then compared by it."
+            self.found = (text, (place, event.place), 0.0)
 
     def _sums(self, event: LossCall, node: Any, by_hand: bool) -> None:
         """A softmax feeds this loss: its values must sum to one over the classes."""

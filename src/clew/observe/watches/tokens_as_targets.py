@@ -1,22 +1,23 @@
-"""Is a sequence model asked for the very tokens that it is given?
+"""Is a sequence model asked for the token that comes next, or for another one?
 
 Compares the class indices that cross_entropy and nll_loss get, position by position, with the token ids that were
-embedded on the same step.
+embedded on the same step: as they stand, and moved by one, two and three.
 
 Why it matters: where the shift by one was forgotten the model only has to copy, its loss falls to zero, and it has
-learned nothing of what comes next.
+learned nothing of what comes next. Where data and loss both shift, it learns to leave out a token.
 Cannot tell: an autoencoder of text with one input, which is asked for its input on purpose.
-Silent when: targets are shifted, masked or labels of another kind, when two sequences are embedded (an encoder and a
-decoder), and when rows are too short or too uniform to tell.
+Silent when: targets are shifted by one, masked or labels of another kind, when two sequences are embedded (an encoder
+and a decoder), when some other loss of the step asks for the next token, and when rows are too short or too uniform.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, LossCall, ModuleCall, Saw, Watch, when_sampled
+from clew.observe.watch import Answer, Backward, LossCall, ModuleCall, Saw, Watch, when_sampled
 from clew.observe.watches._loss_values import CLASSES, ignored, integers
 from clew.records.clue import Unclear
 
@@ -28,6 +29,7 @@ COLUMNS = 4
 SAME = 0.99
 ALIKE = 0.6
 """Of neighbouring tokens: a sequence that mostly repeats itself looks the same shifted or not."""
+FURTHEST = 3
 
 
 class TokensAsTargets(Watch):
@@ -38,7 +40,9 @@ class TokensAsTargets(Watch):
         self.tokens: list[torch.Tensor] = []
         self.step = -1
         self.calls = self.same = 0
+        self.ahead: Counter[int] = Counter()
         self.where: Place | None = None
+        self.backward: Place | None = None  # near which the targets are often moved
 
     def module(self, event: ModuleCall) -> None:
         if not self.recorder.sampled or event.evaluation or not isinstance(event.module, torch.nn.Embedding):
@@ -55,24 +59,72 @@ class TokensAsTargets(Watch):
             return
         if event.step != self.step or not self.tokens:
             return
-        ids, target = self.tokens[-1].reshape(-1), event.target.detach().reshape(-1)
         with torch.no_grad():
-            one = all(torch.equal(value.reshape(-1), ids) for value in self.tokens)
-            if not one or ids.numel() != target.numel():
+            self.tokens = [value for value in self.tokens if not counts(value)]
+            if not self.tokens:
+                return
+            ids = self.tokens[-1]
+            if not all(torch.equal(value.reshape(-1), ids.reshape(-1)) for value in self.tokens):
                 self.calls += 1
                 return
+            flat = ids.reshape(-1)
+            if float((flat[1:] == flat[:-1]).float().mean()) > ALIKE:
+                return
+            target = event.target.detach().reshape(-1)
             counted = target != ignored(event)
-            if int(counted.sum()) < COLUMNS or float((ids[1:] == ids[:-1]).float().mean()) > ALIKE:
+            if int(counted.sum()) < COLUMNS:
                 return
             self.calls += 1
-            if float((ids == target)[counted].float().mean()) >= SAME:
+            if flat.numel() == target.numel() and float((flat == target)[counted].float().mean()) >= SAME:
                 self.same += 1
                 self.where = event.place
+                return
+            by = moved_by(ids, target, ignored(event))
+            if by is not None:
+                self.ahead[by] += 1
+                self.where = event.place if by > 1 else self.where
+
+    @when_sampled
+    def before_backward(self, event: Backward) -> None:
+        self.backward = event.place
 
     def read(self) -> Answer:
         if self.calls < CALLS:
             return Unclear("no sequence of tokens was seen beside targets of its length")
-        if self.same < SAME * self.calls:
-            return Saw("others", calls=self.calls)
-        says = "the targets are the tokens of the input in the same places, so copying them is all there is to learn"
-        return Saw("same", calls=self.calls).at(self.where).saying(says)
+        if self.same >= SAME * self.calls:
+            says = (
+                "the targets are the tokens of the input in the same places, so copying them is all there is to learn"
+            )
+            return Saw("same", calls=self.calls).at(self.where).saying(says)
+        by, times = max(self.ahead.items(), key=lambda item: item[1], default=(1, 0))
+        if by > 1 and not self.ahead[1] and times >= SAME * self.calls:
+            says = f"the target at each position is the token {by} places further on, not the next one: shifted twice"
+            return Saw("beyond_next", calls=self.calls, by=by).at(self.where, self.backward).saying(says)
+        return Saw("others", calls=self.calls)
+
+
+def counts(ids: torch.Tensor) -> bool:
+    """Numbers of positions or of segments, which are embedded beside the tokens."""
+    steps = ids[:, 1:] - ids[:, :-1]
+    return bool((steps == 1).all()) or bool((ids == ids.reshape(-1)[0]).all())
+
+
+def moved_by(ids: torch.Tensor, target: torch.Tensor, left_out: int) -> int | None:
+    """How many places further on in its row the token lies that a position is asked for; None where it is none, or
+    several would do. Targets may be one place shorter than the inputs."""
+    for rows, across in ((ids, False), (ids.t(), True)):
+        for width in (rows.shape[1], rows.shape[1] - 1):
+            if width < COLUMNS or target.numel() != rows.shape[0] * width:
+                continue
+            wanted = target.reshape(width, -1).t() if across else target.reshape(-1, width)
+            found = [by for by in range(1, FURTHEST + 1) if _lies(rows, wanted, by, left_out)]
+            if len(found) == 1:
+                return found[0]
+    return None
+
+
+def _lies(rows: torch.Tensor, wanted: torch.Tensor, by: int, left_out: int) -> bool:
+    width = min(wanted.shape[1], rows.shape[1] - by)
+    there, asked = rows[:, by : by + width], wanted[:, :width]
+    counted = asked != left_out
+    return int(counted.sum()) >= COLUMNS and float((there == asked)[counted].float().mean()) >= SAME

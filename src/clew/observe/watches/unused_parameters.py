@@ -1,14 +1,14 @@
 """Are there parameters on which no output depends?
 
 Follows the graphs of the model's outputs to the parameters they end in, over all sampled training passes, and notes
-which modules were called. A parameter that no output and no gradient ever reached, of a module that was never called,
-is unused.
+which modules were called. A parameter that no output and no gradient ever reached is unused when its module was never
+called, or was called and nothing read what it gave out.
 
 Why it matters: the part that was meant to do the work is missing from the computation, and the rest makes up for it.
 Cannot tell: parts kept on purpose; an expert or branch that no batch has chosen so far.
-Silent when: the module was called and its result cut off later (loss_reaches_parameters tells that), the parameters are
-frozen or in no optimiser, an output depends on them though the loss does not (a pooler), or a transformer layer served
-only as the pattern for a stack of copies.
+Silent when: the module was called and its result went on without its graph (loss_reaches_parameters tells that), the
+parameters are frozen or in no optimiser, an output depends on them though the loss does not (a pooler), or a
+transformer layer served only as the pattern for a stack of copies.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import torch
 
 from clew.observe.watch import Answer, Backward, Forward, ModuleCall, OptimizerEvent, Saw, when_sampled
 from clew.observe.watches._loss_graph import parameters_under
+from clew.observe.watches._network_handed import HandedOn
 from clew.observe.watches._reach import Leaves, Reach, is_prototype, where_made
 from clew.observe.watches._where import use_place
 from clew.records.clue import Unclear
@@ -42,11 +43,15 @@ class UnusedParameters(Reach):
         self.forwards = 0
         self.unused: dict[tuple[int, int], tuple[int, list[Place]]] = {}
         self.too_large = False
+        self.handed = HandedOn()
+        self.dropped = 0
 
     def module(self, event: ModuleCall) -> None:
         self.called.setdefault(event.model, set()).add(event.name)
+        self.handed.module(event)
 
     def forward(self, event: Forward) -> None:
+        self.handed.forward(event)
         if not event.grad:
             return
         self.forwards += 1
@@ -86,16 +91,18 @@ class UnusedParameters(Reach):
             if parameter.requires_grad and parameter in trained and parameter not in self.reached
         ]
         called = self.called.get(number, set())
-        cut = any(self._owner(name) in called and self._is_leaf(module, name) for name, _ in left)
-        found = [name for name, _ in left if not self._taken_part(module, name, called, cut)]
+        dropped = {name for name, _ in left if self._owner(name) in called and self._is_leaf(module, name)}
+        cut = {name for name in dropped if not self.handed.dropped(number, self._owner(name))}
+        found = [name for name, _ in left if not self._taken_part(module, name, cut)]
         found = [name for name in found if not is_prototype(module, name)]
+        self.dropped = len(dropped - cut)
         if len(left) == sum(1 for p in module.parameters() if p.requires_grad):
             return 0, []  # a model no loss has anything to do with is another matter
         return len(found), [_place(module, name) for name in found[:SHOWN]]
 
-    def _taken_part(self, module: torch.nn.Module, name: str, called: set[str], cut: bool) -> bool:
+    def _taken_part(self, module: torch.nn.Module, name: str, cut: set[str]) -> bool:
         # A module that holds others may use its own parameters or not; only where nothing was cut is it clear.
-        return self._owner(name) in called if self._is_leaf(module, name) else cut
+        return name in cut if self._is_leaf(module, name) else bool(cut)
 
     def _owner(self, name: str) -> str:
         return name.rpartition(".")[0]
@@ -113,7 +120,8 @@ class UnusedParameters(Reach):
             places = [place for _, held in self.unused.values() for place in held]
             names = ", ".join(str(place.parameter) for place in places[:3])
             more = f" and {count - 3} more" if count > 3 else ""
-            text = f"No output depends on {names}{more}, and their modules were never called."
+            how = "nothing reads what their modules give out" if self.dropped else "their modules were never called"
+            text = f"No output depends on {names}{more}, and {how}."
             return Saw("unused", tensors=count).at(*places[:SHOWN]).saying(text)
         if not self.unused and len(self.whole) < len(self.recorder.models):
             return Unclear("too few steps were seen to say that a parameter is never used")

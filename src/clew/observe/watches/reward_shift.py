@@ -1,0 +1,39 @@
+"""Does the reward that the learner uses have another zero than the reward of the environment?
+
+Where value targets are, to rounding, rewards, an offset and later values, the offset is what was added to or taken from
+every reward on its way. Where every step pays and the targets are nothing at all, the reward was taken away.
+
+Why it matters: where episodes can end early, a constant per step pays for or charges for going on, and another policy
+is the best one.
+Cannot tell: a constant that the environment itself pays. Normalisers whose mean moves from step to step leave targets
+that cannot be taken apart.
+Silent when: rewards are all alike, unless nothing is left of them.
+"""
+
+from __future__ import annotations
+
+from clew.observe.watch import Answer
+from clew.observe.watches import _rl_recursion as recursion
+from clew.observe.watches._rl_lines import centred_lines
+from clew.observe.watches._rl_study import Studied
+from clew.records.clue import Reading, Saw, Unclear
+
+
+class RewardShift(Studied):
+    test = "reward_shift"
+
+    def read(self) -> Answer:
+        why = self.unseen()
+        if why:
+            return Unclear(why)
+        gone = recursion.vanished(self.study)
+        if gone is not None:
+            says = f"the value targets of {gone.rows} steps that paid are zero: nothing is left of their rewards"
+            places = (*centred_lines(gone.place), gone.place, self.study.experience.place)
+            return Saw("shifted", steps=gone.rows).saying(says).at(*places)
+        found = recursion.shifted(self.study)
+        if found is None:
+            return Unclear("the targets could not be taken apart into rewards, an offset and later values")
+        reading = Reading(offset_over_std=found.offset, steps=found.rows)
+        lines = centred_lines(found.place) if found.offset else []
+        return reading.at(*lines, found.place) if found.place is not None else reading

@@ -1,0 +1,270 @@
+"""Several networks and what is done after training: copies, players, samplers, stored data, scores, tokens."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from loops_data import answer, lines
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from clew.observe.watches.evaluated_copy import EvaluatedCopy
+from clew.observe.watches.inplace_writes import InplaceWrites
+from clew.observe.watches.input_statistics_match import InputStatisticsMatch
+from clew.observe.watches.players_pull import PlayersPull
+from clew.observe.watches.scores_spread import ScoresSpread
+from clew.observe.watches.softmax_axis import SoftmaxAxis
+from clew.observe.watches.tokens_as_targets import TokensAsTargets
+
+
+def net(inputs: int = 2, outputs: int = 1) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, 16), nn.ReLU(), nn.Linear(16, outputs))
+
+
+# --- players
+
+
+def squared(scores: Tensor, wanted: float) -> Tensor:
+    return (scores - wanted).square().mean()
+
+
+def crossed(scores: Tensor, wanted: float) -> Tensor:
+    return F.binary_cross_entropy_with_logits(scores, torch.full_like(scores, wanted))
+
+
+def game(told: float = 1.0, cut: bool = False, loss: Callable[[Tensor, float], Tensor] = crossed) -> None:
+    maker, judge = net(4, 2), net()
+    with torch.no_grad():
+        judge[2].bias += 0.5  # type: ignore[operator]
+    first, second = (torch.optim.SGD(held.parameters(), lr=1e-2) for held in (maker, judge))
+    for _ in range(8):
+        real, fake = torch.randn(32, 2) + 2, maker(torch.randn(32, 4))
+        second.zero_grad()
+        (loss(judge(real), 1.0) + loss(judge(fake.detach()), 0.0)).backward()  # type: ignore[no-untyped-call]
+        second.step()
+        first.zero_grad()
+        loss(judge(fake.detach() if cut else fake), told).backward()  # type: ignore[no-untyped-call]
+        first.step()
+
+
+def learning_together() -> None:
+    """An encoder and its head in turns, on the same labels: no game."""
+    maker, judge = net(4, 2), net()
+    first, second = (torch.optim.SGD(held.parameters(), lr=1e-2) for held in (maker, judge))
+    for _ in range(8):
+        given = torch.randn(32, 4)
+        for optimizer, part in ((second, maker(given).detach()), (first, maker(given))):
+            optimizer.zero_grad()
+            crossed(judge(part), 1.0).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("loop", "outcome"),
+    [
+        (game, "opposed"),
+        (lambda: game(told=0.0), "together"),
+        (lambda: game(cut=True), "cut_off"),
+        (learning_together, "unclear"),
+    ],
+)
+def test_players_pull(tmp_path: Any, loop: Callable[[], None], outcome: str) -> None:
+    told = answer(tmp_path, PlayersPull, loop)
+    assert told["outcome"] == outcome
+    if outcome in ("together", "cut_off"):
+        assert "told)" in lines(told)[0]
+
+
+def test_squared_scores_that_begin_on_one_side_are_no_fault(tmp_path: Any) -> None:
+    assert answer(tmp_path, PlayersPull, lambda: game(loss=squared))["outcome"] in ("opposed", "unclear")
+
+
+# --- copies
+
+
+def averaged(update: bool = True, itself: bool = False, every: int = 10) -> None:
+    model = net()
+    kept = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    for step in range(60):
+        x = torch.randn(16, 2)
+        if every == 1:
+            with torch.no_grad():
+                kept(x)
+        optimizer.zero_grad()
+        F.mse_loss(model(x), x[:, :1]).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if update:
+            for slow, fast in zip(kept.parameters(), model.parameters(), strict=True):
+                slow.data.lerp_(fast.data, 0.1)
+        if step % 10 == 9:
+            kept.eval()
+            with torch.no_grad():
+                kept(x)
+                if itself:
+                    model(x)
+
+
+@pytest.mark.parametrize(
+    ("loop", "outcome"),
+    [
+        (lambda: averaged(update=False), "stands_still"),
+        (averaged, "unclear"),
+        (lambda: averaged(update=False, itself=True), "unclear"),
+        (lambda: averaged(update=False, every=1), "unclear"),
+    ],
+    ids=["never updated", "updated", "a snapshot beside it", "a reference in every step"],
+)
+def test_evaluated_copy(tmp_path: Any, loop: Callable[[], None], outcome: str) -> None:
+    told = answer(tmp_path, EvaluatedCopy, loop)
+    assert told["outcome"] == outcome
+    assert outcome == "unclear" or lines(told)[0] == "optimizer.step()"
+
+
+# --- samplers
+
+
+def sampler(time: float = 1.0, push: float = 0.1) -> None:
+    model = net(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+    class Timed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x: Tensor, t: Tensor) -> Tensor:
+            out: Tensor = self.inner(torch.cat([x, t[:, None]], 1))
+            return out
+
+    whole = Timed()
+    for step in range(40):
+        x, t = torch.randn(64, 2), torch.rand(64)
+        optimizer.zero_grad()
+        F.mse_loss(whole(x, t), x).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if step % 10 == 9:
+            with torch.no_grad():
+                x = torch.randn(64, 2)
+                for left in (0.9, 0.8, 0.7):
+                    x = x + push * (1 + whole(x, torch.full((64,), left * time)))
+
+
+@pytest.mark.parametrize(
+    ("loop", "outcome"),
+    [
+        (sampler, "match"),
+        (lambda: sampler(time=50.0), "outside"),
+        (lambda: sampler(push=1000.0), "runs_away"),
+    ],
+)
+def test_what_a_sampler_gives_the_model(tmp_path: Any, loop: Callable[[], None], outcome: str) -> None:
+    told = answer(tmp_path, InputStatisticsMatch, loop)
+    assert told["outcome"] in ((outcome, "unclear", "differ") if outcome == "match" else (outcome,))
+
+
+# --- data that is written to
+
+
+class Stored(Dataset[Tensor]):
+    def __init__(self, change: str) -> None:
+        self.images = torch.randn(64, 5)
+        self.change = change
+
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> Tensor:
+        image = self.images[index]
+        if self.change == "adds":
+            image += 0.3 * torch.randn_like(image)
+        if self.change == "draws":
+            self.images[index] = torch.randn(5)
+        return image + 0.1
+
+
+@pytest.mark.parametrize(("change", "outcome"), [("adds", "corrupting"), ("draws", "unclear"), ("", "unclear")])
+def test_a_data_set_that_changes_as_it_is_read(tmp_path: Any, change: str, outcome: str) -> None:
+    def loop() -> None:
+        loader = DataLoader(Stored(change), 16)
+        for _ in range(5):
+            for _batch in loader:
+                pass
+
+    told = answer(tmp_path, InplaceWrites, loop)
+    assert told["outcome"] == outcome
+    assert outcome == "unclear" or "image +=" in lines(told)[0]
+
+
+# --- scores
+
+
+def contrasted(temperature: float = 0.3, dim: int = 1, columns: bool = False) -> None:
+    model = net(6, 8)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(120):
+        x = torch.randn(12, 6)
+        optimizer.zero_grad()
+        a, b = (F.normalize(model(x + 0.1 * torch.randn(12, 6)), dim=dim) for _ in range(2))
+        scores = (a.T @ b if columns else a @ b.T) / temperature
+        F.cross_entropy(scores, torch.arange(len(scores))).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def test_a_temperature_that_leaves_nothing_to_choose(tmp_path: Any) -> None:
+    told = answer(tmp_path, ScoresSpread, lambda: contrasted(300.0))
+    assert told["outcome"] == "divided_away"
+    assert told["measured"]["divisor"] == 300.0
+    assert answer(tmp_path, ScoresSpread, contrasted)["outcome"] == "spread"
+
+
+@pytest.mark.parametrize(
+    ("loop", "outcome"),
+    [
+        (contrasted, "right"),
+        (lambda: contrasted(dim=0), "wrong"),
+        (lambda: contrasted(dim=0, columns=True), "right"),
+    ],
+    ids=["by example", "over the batch", "features with features"],
+)
+def test_vectors_of_unit_length(tmp_path: Any, loop: Callable[[], None], outcome: str) -> None:
+    assert answer(tmp_path, SoftmaxAxis, loop)["outcome"] == outcome
+
+
+# --- tokens
+
+
+def read_on(by: int, shorter: bool = True, too: int = 0) -> None:
+    model = nn.Sequential(nn.Embedding(40, 8), nn.Linear(8, 40))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    for _ in range(6):
+        ids = torch.randint(1, 40, (4, 12))
+        labels = ids.roll(-by, 1)
+        labels[:, 12 - by :] = -100
+        scores, wanted = model(ids), labels
+        if shorter:
+            scores, wanted = scores[:, :-1], labels[:, :-1]
+        loss = F.cross_entropy(scores.flatten(0, 1), wanted.flatten())
+        if too:
+            loss = loss + F.cross_entropy(model(ids)[:, :-too].flatten(0, 1), ids[:, too:].flatten())
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("loop", "outcome"),
+    [
+        (lambda: read_on(1), "others"),
+        (lambda: read_on(2), "beyond_next"),
+        (lambda: read_on(2, shorter=False), "beyond_next"),
+        (lambda: read_on(2, too=1), "others"),
+        (lambda: read_on(0, shorter=False), "same"),
+    ],
+    ids=["next", "shifted twice", "at full length", "two heads", "copied"],
+)
+def test_which_token_is_asked_for(tmp_path: Any, loop: Callable[[], None], outcome: str) -> None:
+    assert answer(tmp_path, TokensAsTargets, loop)["outcome"] == outcome
