@@ -279,7 +279,7 @@ GIVEN_AWAY: dict[str, tuple[str, Callable[[], Subject]]] = {
 @pytest.mark.parametrize("name", GIVEN_AWAY)
 def test_a_feature_that_gives_the_target_away(name: str) -> None:
     feature, make = GIVEN_AWAY[name]
-    assert outcome("target_in_input", make()) == "one_feature_solves"
+    assert outcome("target_in_input", make()) == "one_feature_is_it"
     assert figures("target_in_input", make())["feature"] == feature
 
 
@@ -296,6 +296,12 @@ def test_single_features_copies_and_few_examples_are_unclear() -> None:
     wide[:, 7] = (torch.arange(24) % 2).float()
     subject = Subject(mlp(5000, 2), CE(), [(wide, torch.arange(24) % 2)])
     assert "by chance" in why("target_in_input", subject)
+
+
+def test_examples_that_come_again_give_nothing_away() -> None:
+    again = torch.arange(200) % 12
+    x, y = torch.randn(12, 6, generator=source())[again], (torch.arange(12) % 2)[again]
+    assert "different examples" in why("target_in_input", Subject(mlp(6, 2), CE(), cut(x, y)))
 
 
 def test_the_skill_of_a_feature_against_sklearn() -> None:

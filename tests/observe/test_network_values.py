@@ -317,6 +317,28 @@ def test_step_time_trend(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[Any
     assert timed(monkeypatch, 1000, lambda i: seconds(rng, i))["outcome"] == wanted
 
 
+@pytest.mark.parametrize(
+    ("work", "wanted"),
+    [
+        (lambda rng, i: 0.01 * (1 + i / 400) * rng.uniform(0.9, 1.1), "works_more"),
+        (lambda rng, i: 0.01 * rng.uniform(0.9, 1.1), "grows"),
+        (lambda rng, i: 0.01 * (3 if i > 500 else 1) * rng.uniform(0.9, 1.1), "grows"),
+    ],
+)
+def test_steps_that_work_longer(
+    monkeypatch: pytest.MonkeyPatch, work: Callable[[Any, int], float], wanted: str
+) -> None:
+    """Time that others take, or that jumps once, is no work that piles up."""
+    rng, done = random.Random(0), [0.0]
+    monkeypatch.setattr(step_time_trend, "usage", lambda: (done[0], 0.0))
+
+    def seconds(step: int) -> float:
+        done[0] += work(rng, step)
+        return 0.01 * (1 + step / 400)
+
+    assert timed(monkeypatch, 1000, seconds)["outcome"] == wanted
+
+
 def test_step_time_of_two_optimisers_is_that_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     told = timed(monkeypatch, 1000, lambda i: 0.01 if i % 2 else 0.03, number=lambda i: i % 2)
     assert told["outcome"] == "flat"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -72,7 +72,7 @@ class Hooks:
         self.thread: int | None = None  # the one that calls step; others run something else
         self.stack: list[Any] = []
         self.looks = 0  # outermost forward calls still to be looked at although the step is not sampled
-        self.phases: dict[str, int] = {}
+        self.phases: dict[Hashable, int] = {}
         self.learning: dict[int, tuple[weakref.ref[Any], bool]] = {}
         self.roots: dict[int, tuple[weakref.ref[Any], dict[int, str]]] = {}
         self.compiled: set[type] = set()
@@ -183,7 +183,7 @@ class Hooks:
         else:
             self.detach()
 
-    def phase_changes(self, kind: str) -> None:
+    def phase_changes(self, kind: Hashable) -> None:
         """Something began that may be an evaluation: look at the next forward calls, less often as it repeats."""
         seen = self.phases[kind] = self.phases.get(kind, 0) + 1
         if seen <= 8 or seen & (seen - 1) == 0:

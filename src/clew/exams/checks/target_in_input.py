@@ -6,7 +6,8 @@ also a straight line, tested on the other half. Of tokens, every position and th
 Why it matters: a feature that solves the task alone is most often the target itself, or something known only after it.
 Cannot tell: a leak spread over several features; whether the task is honestly that easy.
 Silent when: no feature explains over 95 %. Unclear when the target is the input (autoencoders, language models that
-shift inside the loss), when there is one feature only, and when so few examples could be matched by chance.
+shift inside the loss), when there is one feature only, and when so few examples could be matched by chance. Examples
+that stand there more than once count once.
 Sources: leakage-looks-too-good
 """
 
@@ -19,7 +20,7 @@ import torch
 from clew.exams.checks._data_tables import Inputs, Labels, inputs_of, labels_of, shown_inputs, some_rows, target_of
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
-from clew.records.clue import Answer, Reading, Unclear
+from clew.records.clue import Answer, Reading, Saw, Unclear
 from clew.records.place import Place
 
 MOST_ROWS = 1024
@@ -46,6 +47,10 @@ def examine(lab: Lab) -> Answer:
     if labels.dense:
         return _by_position(inputs, y, index)
     columns, names = _columns(inputs, index)
+    kept = _once(columns)
+    columns, y = columns[kept], y[kept]
+    if len(kept) < FEWEST:
+        return Unclear(f"{len(kept)} different examples are too few")
     if columns.shape[1] < 2:
         return Unclear("the input has a single feature, and to predict from it is the task")
     return _judge(lab, columns, names, labels._replace(y=y))
@@ -69,8 +74,19 @@ def _judge(lab: Lab, columns: torch.Tensor, names: Inputs, labels: Labels) -> An
             f"{name} alone explains {100 * best:.0f} % of the target, which is no wonder among "
             f"{columns.shape[1]} features"
         )
-    reading = Reading(best_feature_skill=best, feature=name, features=columns.shape[1], examples=len(columns))
+    figures: dict[str, str | int] = {"feature": name, "features": columns.shape[1], "examples": len(columns)}
+    if best >= EXACT and columns.shape[1] < ENOUGH_FEATURES:
+        return Saw("one_feature_solves", skill=best, **figures).at(Place(symbol=name))
+    reading = Reading(best_feature_skill=best, **figures)
     return reading.at(Place(symbol=name)) if best > SOLVED else reading
+
+
+def _once(columns: torch.Tensor) -> torch.Tensor:
+    """The first row of each kind: an example that stands in both halves is told by any feature that differs."""
+    _, kinds = torch.unique(columns, dim=0, return_inverse=True)
+    first = torch.full((int(kinds.max()) + 1,), len(kinds), device=kinds.device)
+    rows = torch.arange(len(kinds), device=kinds.device)
+    return first.scatter_reduce(0, kinds, rows, "amin").sort().values
 
 
 def skill(columns: torch.Tensor, labels: Labels, half: int) -> torch.Tensor | None:

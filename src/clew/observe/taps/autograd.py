@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from clew.observe.hooks import harmless
@@ -94,7 +95,11 @@ def _grad_modes(hooks: Hooks, torch: Any) -> None:
     def make(original: Any) -> Any:
         def __enter__(guard: Any) -> Any:
             if not (hooks.silent() or hooks.inside_step or hooks.inside_backward) and hooks.grad_enabled():
-                hooks.phase_changes("no_grad")
+                # By place: initialisers enter it too, once for each parameter.
+                frame = sys._getframe(1)
+                if frame.f_code.co_name == "decorate_context" and frame.f_back is not None:
+                    frame = frame.f_back
+                hooks.phase_changes((frame.f_code, frame.f_lineno))
             return original(guard)
 
         return __enter__

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import linecache
-import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from clew.observe.places import is_users
+from clew.observe.watches._named import names
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from clew.observe.recorder import Recorder
     from clew.observe.watch import Forward
     from clew.records.place import Place
 
 READ = 16
-FRAMES = 40
 NAMES = 60
 TARGETS = ("target", "tgt")
 
@@ -47,6 +43,7 @@ class Networks:
         self._recorder = weakref.ref(recorder)
         self.held: dict[int, Network] = {}
         self.named: dict[int, tuple[str, str, Place | None]] = {}  # a model that goes by two names, one of a target
+        self.called: dict[int, str] = {}  # models that the script calls a target
         self.placed: set[int] = set()  # those whose line calls them a target
         self.asked = 0
 
@@ -91,6 +88,11 @@ class Networks:
         forms = {self.held[model].shapes for model in models if model in self.held}
         return models | {number for number, other in self.held.items() if other.shapes in forms}
 
+    def copies(self) -> set[int]:
+        """Untrained models that the script calls a target, beside a trained one of the same form."""
+        trained = {other.shapes for other in self.held.values() if other.trained}
+        return {model for model in self.called if not self.held[model].trained and self.held[model].shapes in trained}
+
     def twin(self, model: int) -> torch.nn.Module | None:
         """The one trained network of the same form."""
         found = [
@@ -106,19 +108,11 @@ class Networks:
         if event.model in self.named or self.asked >= NAMES:
             return
         self.asked += 1
-        names: set[str] = set()
-        frame: FrameType | None = sys._getframe(1)
-        for _ in range(FRAMES):
-            if frame is None:
-                break
-            if is_users(frame.f_code.co_filename):
-                names |= names_of(event.module, frame.f_locals)
-                owner = frame.f_locals.get("self")
-                names |= names_of(event.module, getattr(owner, "__dict__", {}))
-                names |= names_of(event.module, getattr(owner, "_modules", {}))
-            frame = frame.f_back
-        targets = sorted(name for name in names if is_target(name))
-        others = sorted(name for name in names if not is_target(name))
+        held = names(event.module)
+        targets = sorted(name for name in held if is_target(name))
+        others = sorted(name for name in held if not is_target(name))
+        if targets:
+            self.called[event.model] = targets[0]
         if targets and others:
             self.named[event.model] = (targets[0], others[0], event.place)
 
@@ -129,10 +123,6 @@ class Networks:
         if place is not None and place.file and place.line and target in linecache.getline(place.file, place.line):
             self.named[event.model] = target, other, place
             self.placed.add(event.model)
-
-
-def names_of(module: torch.nn.Module, names: Any) -> set[str]:
-    return {str(name) for name, value in list(names.items()) if value is module}
 
 
 def is_target(name: str) -> bool:

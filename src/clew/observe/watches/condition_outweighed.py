@@ -25,6 +25,8 @@ FIRST = 10
 FALLEN = 0.01
 LEFT = 0.25
 SMALL = 0.02
+UNMET, MET, BESIDE = 0.7, 1e-4, 0.2
+"""A condition that has not moved, beside a residual that fell ten thousandfold, was outweighed at any smaller size."""
 
 
 class ConditionOutweighed(Solved):
@@ -53,8 +55,11 @@ class ConditionOutweighed(Solved):
         )
         left = looks[-1][number].value / max(1e-300, statistics.median(part.value for part in early))
         figures = {"condition_over_residual": share, "condition_left": left, "residual_left": fallen}
-        out = share < SMALL and left > LEFT and fallen < FALLEN
-        return Saw("outweighed" if out else "counts", **figures).at(looks[-1][number].place, self.equations.place)
+        small = share < SMALL and left > LEFT and fallen < FALLEN
+        given_up = share < BESIDE and left > UNMET and fallen < MET
+        return Saw("outweighed" if small or given_up else "counts", **figures).at(
+            looks[-1][number].place, self.equations.place
+        )
 
 
 def residual(parts: list[Part]) -> float:

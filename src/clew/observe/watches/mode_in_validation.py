@@ -2,7 +2,8 @@
 
 Why it matters: with dropout active, or batch statistics in use, the validation figures describe a noisier model than
 the one that will be used, and batch normalisation also learns from the validation data.
-Cannot tell: passes under a loader that training uses too, unless they are scored or always on the same other tensor.
+Cannot tell: passes under a loader that training uses too, unless they are scored, always on the same other tensor, or
+over a whole data set when training has ended.
 Silent when: the model belongs to no optimiser (averaged copies, targets), one batch is scored again and again (Monte
 Carlo dropout), passes without gradient feed the training (pseudo-labels, rollouts, generated samples), or a call of
 F.dropout in a model in eval mode says itself that it is to be active.
@@ -47,6 +48,7 @@ class Passes:
     def __init__(self) -> None:
         self.in_eval = self.in_train = self.run = self.longest = self.again = self.most_again = 0
         self.scored = 0
+        self.whole = False  # the latest was over a whole data set, and nothing was trained since
         self.last: tuple[object, ...] = ()
         self.steps_by_input: dict[Input, set[int]] = {}
         self.layer = ""
@@ -84,6 +86,7 @@ class ModeInValidation(Watch):
     def _training_goes_on(self) -> None:
         for held in self.passes.values():
             held.run = 0
+            held.whole = False
         self.open = None
 
     def before_step(self, event: OptimizerEvent) -> None:
@@ -156,6 +159,7 @@ class ModeInValidation(Watch):
         held.last = now
         held.most_again = max(held.most_again, held.again)
         self.open = (held, given)
+        held.whole = given is not None and 0 < LARGER * self.rows < given.rows and given not in self.trained_on
         if given is not None and (given in held.steps_by_input or len(held.steps_by_input) < 16):
             steps = held.steps_by_input.setdefault(given, set())
             if len(steps) < 3:
@@ -188,4 +192,4 @@ class ModeInValidation(Watch):
         if loader is not None and loader not in self.trained_under:
             return held.longest >= 2 or held.scored > 0
         fixed = any(len(steps) > 1 for given, steps in held.steps_by_input.items() if given not in self.trained_on)
-        return held.scored > 0 or (fixed and len(self.trained) == 1)
+        return held.scored > 0 or ((fixed or held.whole) and len(self.trained) == 1)

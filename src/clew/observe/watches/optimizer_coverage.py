@@ -2,7 +2,7 @@
 
 Why it matters: a parameter that the loss reaches and no optimiser holds keeps its random start, and the rest fits
 itself around it.
-Cannot tell: a parameter left out on purpose from one forgotten; parameters that no module registers
+Cannot tell: a parameter left out on purpose from one forgotten; layers that a module holds without registering them
 (registered_modules looks for those).
 Silent when: the parameters move by other means, belong to a network in eval mode of which nothing is optimised (a
 perceptual loss), only inputs are optimised, another optimiser holds them (GANs, actor and critic), or they stand beside
@@ -15,6 +15,8 @@ import weakref
 from typing import TYPE_CHECKING
 
 from clew.observe.watch import Answer, Backward, OptimizerEvent, Saw, Watch, when_sampled
+from clew.observe.watches._loss_graph import parameters_under
+from clew.observe.watches._named import called
 from clew.observe.watches._training_series import series
 from clew.observe.watches._training_values import fingerprint, held_by
 from clew.records.clue import Unclear
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 LOOKS = 2
 MOST = 4000
+FREE = -1
+"""Stands for the model of parameters that belong to none."""
 
 
 class Left:
@@ -74,8 +78,24 @@ class OptimizerCoverage(Watch):
             before = self.models.get(number, (False, False))
             self.models[number] = (has or before[0], model.training or before[1])
             self.any_model_optimised = self.any_model_optimised or has
+        if event.loss.grad_fn is not None:
+            self._add_free(event, optimized, left)
         if left and event.loss.grad_fn is not None:
             self._note(event, optimized, left)
+
+    def _add_free(self, event: Backward, optimized: set[int], left: dict[int, tuple[torch.Tensor, str, int]]) -> None:
+        """Parameters that a script keeps beside its models, as a coefficient of an equation or a learned weight."""
+        from torch import nn
+
+        known = {id(parameter) for _, model in self.recorder.live_models() for parameter in model.parameters()}
+        found: list[torch.Tensor] = []
+        parameters_under([event.loss], found.append)
+        for leaf in found:
+            free = isinstance(leaf, nn.Parameter) and leaf.requires_grad
+            if free and id(leaf) not in known and id(leaf) not in optimized:
+                name = self.left[id(leaf)].name if id(leaf) in self.left else called(leaf)
+                left.setdefault(id(leaf), (leaf, name, FREE))
+        self.models[FREE] = (self.any_model_optimised, True)
 
     def _note(self, event: Backward, optimized: set[int], left: dict[int, tuple[torch.Tensor, str, int]]) -> None:
         seen = series(event.loss.grad_fn, optimized, left.keys())

@@ -19,13 +19,16 @@ from typing import Any
 if sys.platform != "win32":
     from resource import RUSAGE_SELF, getrusage
 
-from clew.observe.watch import Answer, OptimizerEvent, Watch
+from clew.observe.envs import experience_of
+from clew.observe.watch import Answer, OptimizerEvent, Saw, Watch
 from clew.observe.watches._network_trend import Bins
 from clew.records.clue import Reading, Unclear
 
 WARM_UP = 20
 ENOUGH = 100
 STEADY = 0.5
+WORKS_MORE, ALL_ALONG = 2.0, 0.65
+"""One jump from a low to a high level has a steadiness of a half."""
 NOTHING = 50e-6
 """Seconds below which a difference is that of the clock and the scheduler."""
 
@@ -70,6 +73,12 @@ class StepTimeTrend(Watch):
         (worked, _, works), (pushed, _, pushes) = self.worked.tenths(), self.pushed.tenths()
         return works < 1.2 * worked and pushes >= 1 and pushes > 2 * pushed
 
+    def _more_work(self) -> float:
+        """How much more the process itself works per step in the end, where that has grown all along; 0 where not."""
+        early, middle, late = self.worked.tenths()
+        grown = early > 0 and late >= WORKS_MORE * early and early < middle < late
+        return late / early if grown and self.worked.steadiness() >= ALL_ALONG else 0.0
+
     def read(self) -> Answer:
         if self.times.count < ENOUGH:
             return Unclear(f"{self.times.count} undisturbed steps were timed after the warm-up, {ENOUGH} are needed")
@@ -83,6 +92,9 @@ class StepTimeTrend(Watch):
         if ratio >= 1.2 and self._crowded():
             return Unclear("the steps wait longer for a processor that other programs use, and do no more work")
         milliseconds = round(1000 * early, 3)
+        more = self._more_work()
+        if more and not experience_of(self.recorder).steps:
+            return Saw("works_more", work_late_over_early=more, times_the_time=ratio, early_ms=milliseconds)
         return Reading(late_over_early=ratio, early_ms=milliseconds, steadiness=round(steadiness, 3))
 
 

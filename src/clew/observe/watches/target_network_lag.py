@@ -1,7 +1,8 @@
 """Is the target network a separate copy that follows at a distance?
 
-Which network supplies the later values in the targets is known where the targets could be taken apart. It is then
-looked at whether that network is trained itself, under a name that says it should not be, and whether it ever changes.
+Which network supplies the later values in the targets is known where the targets could be taken apart; elsewhere it is
+an untrained network that the script calls a target, of the form of a trained one. It is then looked at whether that
+network is trained itself, under a name that says it should not be, and whether it ever changes.
 
 Why it matters: a target that moves with its prediction can run away; one that never moves teaches a random function.
 Cannot tell: whether the interval is a good one; a run of fewer than 1500 updates in which nobody wrote to the network.
@@ -28,6 +29,7 @@ class TargetNetworkLag(Studied):
         if why:
             return Unclear(why)
         models = {held.fitted.part.source[1] for held in judged(self.study) if held.fitted.part.source is not None}
+        models = models or self.study.networks.copies()
         if not models:
             return Unclear("which network supplies later values in the targets could not be seen")
         answers = [self._of(model) for model in sorted(models)]
