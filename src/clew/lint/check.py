@@ -28,7 +28,7 @@ def look(path: str, data: bytes, project: Project, rules: dict[str, Rule]) -> Lo
     """Every finding in one file, before suppressions."""
     if not concerns(data):
         return Looked((), None)
-    known = project.start(path, len(data))
+    known = project.start(path)
     try:
         if known is not None:
             source, module = Source(path, decode(data), known.tree), known

@@ -164,6 +164,13 @@ class Reader:
             if node.func.attr.startswith("read_"):
                 return Columns(True, frozenset())
             return self.frame(node.func.value, where, context, deep - 1) if node.func.attr in KEEPS else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            for value in self.script.values.value(node.func, where, context):
+                maker = value.func if value.kind == "function" else None
+                if maker is not None and len(maker.returns) == 1 and not maker.yields:
+                    given, at = maker.returns[0]
+                    return self.frame(given, at, Context(maker, node, where, value.owner, context), deep - 2)
+            return None
         if isinstance(node, ast.Attribute) and node.attr in ("values", "loc", "iloc"):
             return self.frame(node.value, where, context, deep - 1)
         if isinstance(node, ast.Attribute):

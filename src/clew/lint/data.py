@@ -149,8 +149,7 @@ class Built(NamedTuple):
 
 def built(script: Script) -> Iterator[Built]:
     """Loaders that are kept here under a name and made by a function of the project that makes just one."""
-    for node in script.module.statements.get(ast.Assign, []):
-        call = node.value
+    for target, call, node in assigned(script):
         func = helper(script, call, script.where(node)) if isinstance(call, ast.Call) else None
         if func is None or func.module.names.isdisjoint(("DataLoader",)) or Script.starred(call):
             continue
@@ -158,7 +157,18 @@ def built(script: Script) -> Iterator[Built]:
         made = [one for one in func.calls if home.dotted(one.func) == "torch.utils.data.DataLoader"]
         made += [one for one in func.calls if home.dotted(one.func) == "torch.utils.data.dataloader.DataLoader"]
         if len(made) == 1 and not Script.starred(made[0]):
-            yield Built(call, text(node.targets[0]), func, made[0])
+            yield Built(call, text(target), func, made[0])
+
+
+def assigned(script: Script) -> Iterator[tuple[ast.expr, Any, ast.Assign]]:
+    """What each statement sets to what; `a, b = f(), g()` sets two."""
+    for node in script.module.statements.get(ast.Assign, []):
+        target, value = node.targets[0], node.value
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            for one, given in zip(target.elts, value.elts, strict=True):
+                yield one, given, node
+        else:
+            yield target, value, node
 
 
 def kept_as(script: Script, node: ast.AST) -> str:
@@ -205,6 +215,9 @@ def example_of(script: Script, node: Any, where: Where) -> tuple[Any, Where] | N
     for loader in script.values.value(made[0].value, made[0].where, None):
         given = Script.arg(loader.node, 0, "dataset") if loader.name.endswith(".DataLoader") else None
         for held in script.values.value(given, loader.where, None) if given is not None and loader.where else ():
+            if held.name.endswith(".TensorDataset") and isinstance(held.node, ast.Call) and held.where is not None:
+                args = held.node.args
+                return (args[made[0].path[0]], held.where) if 0 <= made[0].path[0] < len(args) else None
             method = held.cls.methods.get("__getitem__") if held.cls is not None else None
             if method is None or len(method.returns) != 1 or not isinstance(method.returns[0][0], ast.Tuple):
                 return None

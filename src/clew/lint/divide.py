@@ -44,6 +44,13 @@ def by_function(script: Script) -> Iterator[Division]:
         yield Division(call, script.where(call), list(call.args), "split", random)
     for call, _ in script.calls_to("torch.utils.data.", "random_split"):
         yield Division(call, script.where(call), call.args[:1], "split", True)
+    for call in script.calls("drop"):
+        # test = df.drop(train.index), after train = df.sample(frac=0.8)
+        given = script.arg(call, 0, "index")
+        base = call.func.value if isinstance(call.func, ast.Attribute) else None
+        rest = text(given).removesuffix(".index") if text(given).endswith(".index") else ""
+        if rest and isinstance(base, ast.Name) and rest != base.id:
+            yield Division(call, script.where(call), [base], "split", True)
     for call in script.calls("train_test_split"):
         # A Dataset of the `datasets` library has this as a method.
         if isinstance(call.func, ast.Attribute) and not script.dotted(call.func):
@@ -107,11 +114,14 @@ def mixes(script: Script, node: Any, where: Where) -> bool:
 def by_slices(script: Script) -> Iterator[Division]:
     """X_train, X_test = X[:n], X[n:], and the same with indices, masks, or Subset."""
     indexed: dict[Scope, list[tuple[ast.Subscript, str]]] = {}
+    cuts: dict[Scope, list[ast.Subscript]] = {}
     for node in script.module.nodes.get(ast.Subscript, []):
         # x[train_idx], x[test_idx]
         part = side(node.slice.id) if isinstance(node.slice, ast.Name) else ""
         if part and isinstance(node.value, ast.Name | ast.Attribute):
             indexed.setdefault(script.scope(node), []).append((node, part))
+        if isinstance(node.slice, ast.Slice) and isinstance(node.value, ast.Name | ast.Attribute):
+            cuts.setdefault(script.scope(node), []).append(node)
     for scope in script.module.scopes:
         parts: dict[str, dict[str, tuple[ast.expr, ast.AST, Where, bool]]] = {}
         cls = script.class_of(scope)
@@ -134,6 +144,32 @@ def by_slices(script: Script) -> Iterator[Division]:
             if len(sides) == 2:
                 base, node, where, mixed = sides["train"]
                 yield Division(node, where, [base], "slices", mixed)
+        yield from cut_in_two(script, cuts.get(scope, []), set(parts))
+
+
+FITS = frozenset(("fit", "partial_fit", "fit_predict"))
+
+
+def cut_in_two(script: Script, cuts: list[ast.Subscript], known: set[str]) -> Iterator[Division]:
+    """fit(Z[:n], y[:n]) and score(Z[n:], y[n:]): the same place cuts what is fitted off from what is judged."""
+    if not cuts or FITS.isdisjoint(script.module.calls):
+        return
+    found: dict[tuple[str, str], dict[str, ast.Subscript]] = {}
+    for node in cuts:
+        cut = node.slice
+        assert isinstance(cut, ast.Slice)
+        upper, lower = cut.upper, cut.lower
+        if (upper is None) == (lower is None) or cut.step is not None:
+            continue
+        side_ = "train" if lower is None else "rest"
+        at = ast.unparse(upper or lower)  # type: ignore[arg-type]
+        found.setdefault((text(node.value), at), {}).setdefault(side_, node)
+    for (name, _), sides in found.items():
+        if len(sides) == 2 and name and name not in known:
+            node = sides["train"]
+            fitted = script.parent(node)
+            if isinstance(fitted, ast.Call) and verb(fitted) in FITS:
+                yield Division(node, script.where(node), [node.value], "slices", False)
 
 
 def element(value: Any, path: tuple[int, ...]) -> Any:

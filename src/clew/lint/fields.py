@@ -58,6 +58,12 @@ def of_record(values: Any, owner: Any, name: str) -> Any:
             if keyword.arg == "default_factory" and isinstance(keyword.value, ast.Lambda):
                 body = keyword.value.body
                 return values.value(body, cls.module.where(body), None)
+            if keyword.arg == "default_factory":
+                made = ast.copy_location(ast.Call(func=keyword.value, args=[], keywords=[]), given)
+                where = cls.module.where(given)
+                return values.join(
+                    values.result(one, made, where, None) for one in values.value(keyword.value, where, None)
+                )
     return values.value(given, cls.module.where(given), None)
 
 

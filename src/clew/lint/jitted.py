@@ -20,7 +20,17 @@ TRACERS = (
     "jax.experimental.pjit.pjit",
     "equinox.filter_jit",
 )
-JITS = ("jax.jit", "jax.pmap", "flax.linen.jit", "jax.experimental.pjit.pjit")
+JITS = (
+    "jax.jit",
+    "jax.pmap",
+    "flax.linen.jit",
+    "jax.experimental.pjit.pjit",
+    "equinox.filter_jit",
+    "jax.lax.scan",
+    "jax.lax.fori_loop",
+)
+# Loops whose body jax traces once, and where that body stands among the arguments.
+BODIES = {"jax.lax.scan": 0, "jax.lax.fori_loop": 2}
 # What is known while tracing, also of a traced array.
 STATIC = ("shape", "ndim", "dtype", "size")
 
@@ -44,12 +54,22 @@ def traced(script: Script) -> list[Traced]:
                     found[scope] = Traced(scope, by, frozenset(scope.params) - static - {scope.me})
         for call in script.calls("jit", "grad", "value_and_grad", "vmap", "pmap"):
             by = script.dotted(call.func)
-            if by in TRACERS and call.args:
-                for value in script.value(call.args[0]):
+            given = call.args[0] if by in TRACERS and call.args else None
+            while isinstance(given, ast.Call) and given.args and script.dotted(given.func) in TRACERS:
+                given = given.args[0]  # jit(grad(f)): what is compiled is f
+            if given is not None:
+                for value in script.value(given):
                     if value.kind == "function" and value.func is not None and value.func not in found:
                         params = frozenset(value.func.params) - statics(script, call, value.func)
                         if value.func.module is script.module:
                             found[value.func] = Traced(value.func, by, params - {value.func.me})
+        for call in script.calls("scan", "fori_loop"):
+            by = script.dotted(call.func)
+            if by in BODIES and len(call.args) > BODIES[by]:
+                for value in script.value(call.args[BODIES[by]]):
+                    func = value.func if value.kind == "function" else None
+                    if func is not None and func not in found and func.module is script.module:
+                        found[func] = Traced(func, by, frozenset(func.params) - {func.me})
         script.known["traced"] = []  # a function that calls itself asks while being asked
         for scope in script.module.scopes:
             if scope not in found and scope.kind == "function" and scope.name != "__init__":

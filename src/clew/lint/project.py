@@ -4,6 +4,7 @@ import ast
 import os
 import re
 from collections import OrderedDict
+from typing import NamedTuple
 
 from clew.lint.flow import reaching
 from clew.lint.index import Class, Def, Module, Scope, Where, index
@@ -23,6 +24,19 @@ LIBRARIES = frozenset(
 )
 
 
+# A method may be called from any file; in a large project too many of them would have to be asked.
+FEW_NEIGHBOURS = 24
+
+
+class Silence(NamedTuple):
+    """A way into a file behind which nothing of interest happens: from how many calls on, by which files, and whether
+    callers were searched."""
+
+    deep: int
+    reads: frozenset[str]
+    wide: bool
+
+
 class Project:
     """Finds and keeps indexes of files. `files` are those of this run; none of them is ever imported or run."""
 
@@ -39,8 +53,12 @@ class Project:
         self.searched = False
         self.files_of: dict[tuple[str, str], tuple[str, list[str]] | None] = {}
         self.mentioned: dict[tuple[str, frozenset[str]], bool] = {}
+        self.silent: dict[tuple[str, int, str], Silence] = {}
+        self.loud: dict[tuple[str, int, str], int] = {}
+        self.onces: dict[tuple[str, str], bool] = {}
+        self.held = 0
 
-    def start(self, path: str, size: int) -> Module | None:
+    def start(self, path: str) -> Module | None:
         """Look at the file at `path` next, which may have been read for another one: forget what was learned for the
         one before, and let go of the trees that were not needed for longest."""
         self.asked = {}
@@ -51,11 +69,9 @@ class Project:
             self.texts = {}
         path = os.path.abspath(path)
         known = self.kept.get(path)
-        self.sizes[path] = size
-        held = sum(self.sizes[other] for other in self.kept)
-        while held > KEEP and self.kept:
+        while self.held > KEEP and self.kept:
             oldest, module = self.kept.popitem(last=False)
-            held -= self.sizes[oldest]
+            self.held -= self.sizes.pop(oldest)
             if module is not None and module is not known:
                 module.forget()
         return known
@@ -63,6 +79,7 @@ class Project:
     def keep(self, path: str, module: Module | None, size: int) -> None:
         path = os.path.abspath(path)
         self.kept[path] = module
+        self.held += size - self.sizes.get(path, 0)
         self.sizes[path] = size
 
     def listing(self, folder: str) -> frozenset[str]:
@@ -131,12 +148,30 @@ class Project:
         path, rest = found
         if path in self.kept or len(rest) != 1:
             return True
-        text = self.bytes_of(path)
+        return self.has(path, words) or not self.once(path, rest[0])
+
+    def brings(self, module: Module, word: str) -> bool:
+        """Whether a file imports anything from one of the project whose text has the word."""
+        words = frozenset((word,))
+        for made in (made for defs in module.main.defs.values() for made in defs if made.how == "import"):
+            found = self.file_of(made.value, module)
+            if found is not None and self.has(found[0], words):
+                return True
+        return False
+
+    def has(self, path: str, words: frozenset[str]) -> bool:
+        """Whether the text of a file has one of the words."""
+        self.touched.add(path)
         if (path, words) not in self.mentioned:
             pattern = rb"\b(?:" + b"|".join(word.encode() for word in sorted(words)) + rb")\b"
-            self.mentioned[path, words] = re.search(pattern, text) is not None
-        self.touched.add(path)
-        return self.mentioned[path, words] or not defined_once(text, rest[0].encode())
+            self.mentioned[path, words] = re.search(pattern, self.bytes_of(path)) is not None
+        return self.mentioned[path, words]
+
+    def once(self, path: str, name: str) -> bool:
+        """Whether a file defines a function or class at its top, and nothing else by that name."""
+        if (path, name) not in self.onces:
+            self.onces[path, name] = defined_once(self.bytes_of(path), name.encode())
+        return self.onces[path, name]
 
     def below(self, base: str, parts: list[str]) -> tuple[str, list[str]] | None:
         """The file that the longest part of a dotted name stands for, and what remains of the name."""
@@ -193,6 +228,8 @@ class Project:
         top = func.parent is module.main or (func.name == "__init__" and func.cls is not None)
         if top and not found and not method:
             found = self.elsewhere(module, name)
+        elif method and not found and not name.startswith("__") and len(self.around(module.path)) <= FEW_NEIGHBOURS:
+            found = self.method_calls(func)
         return found if len(found) <= MOST_CALLS else []
 
     def method_calls(self, func: Scope) -> list[tuple[ast.Call, Where]]:
@@ -210,6 +247,20 @@ class Project:
                 where = other.where(call) if other is not None else None
                 if isinstance(base, ast.Name) and where is not None and made_as(base.id, where, func.cls.name):
                     found.append((call, where))
+        return found
+
+    def heirs(self, cls: Class) -> list[Class]:
+        """Classes that name this one as a base, in its own file or, in a small project, in those around it."""
+        found = [one for one in cls.module.classes if names_base(one, cls.name)]
+        if found or len(self.around(cls.module.path)) > FEW_NEIGHBOURS:
+            return found
+        self.searched = True
+        words = f"({cls.name}".encode(), cls.module.name.rsplit(".", 1)[-1].encode()
+        paths = [path for path in self.around(cls.module.path) if all(word in self.bytes_of(path) for word in words)]
+        for path in paths[:MOST_FILES]:
+            other = self.load(path)
+            if other is not None and other is not cls.module:
+                found += [one for one in other.classes if names_base(one, cls.name)]
         return found
 
     def makers(self, cls: Class) -> list[tuple[ast.Call, Where]]:
@@ -267,6 +318,12 @@ def defined_once(text: bytes, name: bytes) -> bool:
     name = re.escape(name)
     made = re.findall(rb"^([ \t]*)(?:async[ \t]+def|def|class)[ \t]+" + name + rb"\b", text, re.MULTILINE)
     return made == [b""] and not re.search(rb"^[ \t]*" + name + rb"[ \t]*[:=]", text, re.MULTILINE)
+
+
+def names_base(cls: Class, name: str) -> bool:
+    return any(
+        (base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")) == name for base in cls.node.bases
+    )
 
 
 def within(call: ast.Call, func: Scope, module: Module) -> bool:

@@ -137,7 +137,8 @@ class Reach:
             self.visit(made.value.value, made.where, env, stop, deep)
         elif made.how in ("=", "walrus"):
             off = self.script.grad_off(made.where)
-            if off is not None and off is not self.script.grad_off(at) and isinstance(made.value, ast.Call | ast.BinOp):
+            computed = element(made.value, made.path)
+            if off is not None and off is not self.script.grad_off(at) and isinstance(computed, ast.Call | ast.BinOp):
                 stop = stop or Cut("no_grad", off)
             value = made.value
             for step in made.path:
@@ -220,6 +221,8 @@ class Reach:
         if dotted in WRAPPING and dotted != "torch.as_tensor":
             stop = stop or Cut("wrapped", node)
         method = isinstance(func, ast.Attribute) and not dotted
+        if dotted in ("builtins.len", "builtins.range", "builtins.isinstance"):
+            return  # a size is no value
         if dotted in ("builtins.float", "builtins.int"):
             stop = stop or Cut("item", node)
         elif last in LEAVING and (method or dotted == f"torch.{last}"):
@@ -313,6 +316,14 @@ class Reach:
             scope = env.where.block.scope
             env = env.outer
         return said
+
+
+def element(value: Any, path: tuple[int, ...]) -> Any:
+    """The part of a tuple that is written out; of anything else the whole."""
+    for step in path:
+        if isinstance(value, ast.Tuple | ast.List):
+            value = value.elts[step] if 0 <= step < len(value.elts) else None
+    return value
 
 
 def unpacked(made: Def) -> Any:

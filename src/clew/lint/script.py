@@ -52,6 +52,14 @@ class Script:
                     if made.how == "import" and not made.value.endswith(f".{name}") and made.value != name:
                         self.aliases.setdefault(made.value.rsplit(".", 1)[-1], []).append(name)
 
+    def afresh(self) -> "Script":
+        """The same file, with nothing known yet of what its values are."""
+        other = Script.__new__(Script)
+        other.module, other.project, other.text = self.module, self.project, self.text
+        other.lines, other.tests, other.aliases = self.lines, self.tests, self.aliases
+        other.values, other.known = Values(self.project), {}
+        return other
+
     # places
 
     def where(self, node: ast.AST) -> Where:

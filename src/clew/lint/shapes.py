@@ -10,7 +10,7 @@ from clew.lint.values import Value, argument
 
 ELEMENTWISE = frozenset(
     "relu sigmoid tanh float double half to cuda cpu detach clone abs exp log sqrt square pow clamp contiguous type "
-    "requires_grad_ neg softplus astype".split()
+    "requires_grad_ neg softplus astype long int bool byte round gt ge lt le logit sign".split()
 )
 REDUCTIONS = frozenset("sum mean amax amin prod logsumexp".split())
 DEEP = 14
@@ -30,6 +30,10 @@ def form(script: Script, node: Any, where: Where, deep: int = DEEP) -> str:
         return named(script, node, where, deep)
     if isinstance(node, ast.UnaryOp):
         return form(script, node.operand, where, deep - 1)
+    if isinstance(node, ast.Compare) and len(node.comparators) == 1:
+        plain = isinstance(node.comparators[0], ast.Constant | ast.Attribute | ast.UnaryOp)
+        plain = plain or form(script, node.comparators[0], where, deep - 1) == "number"
+        return form(script, node.left, where, deep - 1) if plain else ""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         return "flat" if form(script, node.right, where, deep - 1) == "flat" else ""
     if isinstance(node, ast.BinOp):

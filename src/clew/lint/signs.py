@@ -20,7 +20,9 @@ DOWN = (LOSSES - {"cosine_similarity"}) | frozenset(
     "kl_divergence ctc_loss triplet_margin_loss cross_entropy_loss".split()
 )
 UP = re.compile(
-    r"(^|_)(elbo|evidence_lower_bound|log_?likelihood|loglik|log_marginal\w*|marginal_log_likelihood)$", re.I
+    r"(^|_)(elbo|evidence_lower_bound|log_?likelihood|loglik|log_marginal\w*|marginal_log_likelihood)$|"
+    r"(^|_)(dice|iou|jaccard|ssim|psnr)_?(coef\w*|score|index|metric)?$",
+    re.I,
 )
 DEEP = 14
 # Minus twice the divergence of a normal distribution from the standard one.
@@ -40,12 +42,25 @@ def climbs(script: Script, node: Any, where: Where) -> str:
     walker = _Walker(script)
     walker.visit(node, where, None, 1, DEEP)
     wrong = [part for part in walker.parts if part.sign == part.wants]
-    if walker.open or not wrong or len(wrong) != len(walker.parts):
+    if walker.open or not wrong:
         return ""
+    if len(wrong) != len(walker.parts):
+        return apart(walker.parts)
+    alike = [part for part in wrong if part.name == "a similarity"]
+    if alike and len(alike) != len(wrong):
+        return ""  # beside other terms a similarity may well be there to fall
     up = [part for part in wrong if part.wants == 1]
     if up or walker.hint:
         return up[0].name if up else walker.hint
     return "a bound" if len(wrong) > 1 else ""
+
+
+def apart(parts: list[Part]) -> str:
+    """A divergence that is taken away from a loss which falls: it would grow for ever."""
+    away = [part for part in parts if part.name in ("a divergence", "kl_divergence") and part.sign == part.wants]
+    falls = [part for part in parts if part not in away]
+    right = all(part.sign != part.wants for part in falls)
+    return "minus the divergence" if len(away) == 1 and falls and right else ""
 
 
 class _Walker:
@@ -64,6 +79,8 @@ class _Walker:
             self.visit(node.operand, where, context, -sign, deep - 1)
         elif isinstance(node, ast.BinOp) and GAUSSIAN.search(ast.unparse(node)):
             self.parts.append(Part("a divergence", -1, -sign))
+        elif isinstance(node, ast.BinOp) and overlap(node, where):
+            self.parts.append(Part("an overlap", 1, sign))
         elif isinstance(node, ast.BinOp):
             self.arithmetic(node, where, context, sign, deep)
         elif isinstance(node, ast.Name):
@@ -121,6 +138,8 @@ class _Walker:
             self.parts.append(Part("a log-likelihood" if last == "log_prob" else last, 1, sign))
         elif last in DOWN:
             self.parts.append(Part(last, -1, sign))
+        elif last == "cosine_similarity":
+            self.parts.append(Part("a similarity", 1, sign))
         elif last in KEEPS and isinstance(func, ast.Attribute):
             dotted = self.script.at_home(where).dotted(func)
             inner = node.args[0] if dotted and node.args else func.value
@@ -155,6 +174,36 @@ class _Walker:
         inner = Context(func, node, where, values[0].owner, context)
         self.visit(given, func.returns[0][1], inner, sign, deep - 2)
         return True
+
+
+def overlap(node: ast.BinOp, where: Where) -> bool:
+    """2 * (p * t).sum() / (p.sum() + t.sum()): the Dice coefficient, or the share of the union, by hand."""
+    if not isinstance(node.op, ast.Div):
+        return False
+    for above, below in (
+        (ast.unparse(node.left), ast.unparse(node.right)),
+        (resolved(node.left, where), resolved(node.right, where)),
+    ):
+        twice = re.search(r"\b2(\.0)? \* ", above) is not None
+        if twice and re.search(r"\* \w+\)?\.sum\(", above) is not None and below.count("sum(") >= 2:
+            return True
+    return False
+
+
+def resolved(node: ast.expr, where: Where) -> str:
+    """An expression as text, with names replaced by what they were set to."""
+    said = ast.unparse(node)
+    defs = where.block.scope.defs
+    for part in ast.walk(node):
+        held = reaching(defs[part.id], where) if isinstance(part, ast.Name) and part.id in defs else []
+        if (
+            len(held) == 1
+            and held[0].how == "="
+            and not held[0].path
+            and isinstance(held[0].value, ast.Call | ast.BinOp)
+        ):
+            said = re.sub(rf"\b{part.id}\b", lambda _, one=held[0].value: ast.unparse(one), said)  # type: ignore[attr-defined,misc]
+    return said
 
 
 def number(node: ast.expr) -> float | None:

@@ -38,6 +38,17 @@ def still_frozen(script: Script) -> Iterator[tuple[ast.Call, str, str]]:
         after = [stage for stage in stages(script, scope, held.model) if stage.where.order > held.where.order]
         made = [stage for stage in after if stage.made]
         after = made if len(made) > 1 else [stage for stage in after if not stage.made]
+        unused = [name for name in held.frees if "unfreeze" in name or "thaw" in name]
+        waits = bool(unused) and not any(called(script, name) for name in held.frees)
+        if (
+            len(after) < 2
+            and waits
+            and script.mentions("backward")
+            and not set_free(script, scope, held.where.order, 1 << 60)
+        ):
+            says = f"freezes a part of {held.model}, and nothing ever calls {unused[0]}, which would set it free."
+            yield held.node, says, "likely"
+            continue
         if len(after) < 2 or any(stage.where.block is not held.where.block for stage in after):
             continue
         first, last = after[0], after[-1]
@@ -63,6 +74,12 @@ def freezes(script: Script) -> Iterator[Frozen]:
                 func = helper(script, call, where)
                 if func is not None and func.cls is not None and turned_off(func, call):
                     yield Frozen(said.rsplit(".", 1)[0], where, call, frozenset())
+                continue
+            if any(isinstance(arg, ast.Constant) and arg.value is False for arg in call.args) and "." not in said:
+                func = helper(script, call, where)
+                given = text(call.args[0]).split(".")[0]
+                if func is not None and func.cls is None and given and turned_off(func, call):
+                    yield Frozen(given, where, call, frozenset())
                 continue
             if "freeze" not in name or any(word in name for word in FREES):
                 continue
@@ -183,11 +200,17 @@ def called(script: Script, name: str) -> bool:
     return script.project.neighbours_with(script.module.path, f".{name}(") > 0
 
 
+RATES = ("lr", "learning_rate", "base_lr")
+
+
 def slower(script: Script, first: ast.Call, last: ast.Call) -> bool:
     """Whether the later stage has a far smaller learning rate: what fine-tuning of everything has."""
     rates = []
     for call in (first, last):
-        given = next((word.value for word in call.keywords if word.arg in ("lr", "learning_rate", "base_lr")), None)
+        given = next((word.value for word in call.keywords if word.arg in RATES), None)
+        func = helper(script, call, script.where(call)) if given is None else None
+        if func is not None:
+            given = next((argument(call, func, name) for name in func.params if name in RATES), None)
         rate = script.constant(given)
         rates.append(float(rate) if isinstance(rate, int | float) else 0.0)
     return rates[1] > 0 and rates[0] >= 5 * rates[1]

@@ -6,10 +6,11 @@ otherwise. Functions and methods of the project that a loop calls count as if th
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from clew.lint.index import Block, Scope, Where
+from clew.lint.project import Silence
 from clew.lint.script import Script, text
 from clew.lint.values import Alternatives, Value, argument
 
@@ -27,6 +28,7 @@ KINDS = frozenset(
 
 # A file without any of these has no training loop, and calls none that matters.
 CONCERNED = frozenset("backward manual_backward zero_grad optimizer optim opt scheduler criterion loss_fn".split())
+BACKWARD = ("backward", "manual_backward")
 DOES = frozenset("backward manual_backward zero_grad step eval train clip_grad_norm_ grad".split())
 
 
@@ -59,10 +61,10 @@ class Loop(NamedTuple):
 
 
 class Training:
-    """The events and loops of one file, found once."""
+    """The events and loops of one file, found once. `base` is how many calls already lead to where it begins."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
+    def __init__(self, script: Script, base: int = 0) -> None:
+        self.script, self.base = script, base
         self.held: dict[tuple[Scope, int], list[Event]] = {}
         self.busy: set[Scope] = set()
         self.circles = 0
@@ -72,7 +74,7 @@ class Training:
         """Everything of interest that a scope does, in order."""
         key = (scope, len(self.busy))
         if key not in self.held:
-            if scope in self.busy or len(self.busy) > DEEP:
+            if scope in self.busy or self.deep() > DEEP:
                 self.circles += scope in self.busy
                 return []
             before = self.circles
@@ -87,6 +89,31 @@ class Training:
                 return found  # seen from inside a circle of calls it is cut short
             self.held[key] = found
         return self.held[key]
+
+    def deep(self) -> int:
+        return self.base + len(self.busy)
+
+    def silent(self, key: tuple[str, int, str], happens: Callable[["Training"], Iterable[Event]]) -> bool:
+        """Whether nothing happens behind a way into another file, as far as it is followed from here. That is worked
+        out once for all who ask, knowing nothing yet: so the files read for it are all that the answer rests on."""
+        project, deep = self.script.project, self.deep()
+        if project.loud.get(key, 0) >= deep:
+            return False
+        known = project.silent.get(key)
+        if known is None or known.deep > deep:
+            outer, project.touched = project.touched, set()
+            try:
+                loud = any(True for _ in happens(Training(self.script.afresh(), deep)))
+                reads = frozenset(project.touched)
+            finally:
+                project.touched = outer
+            if loud:
+                project.loud[key] = deep
+                return False
+            known = project.silent[key] = Silence(deep, reads, project.searched)
+        project.touched |= known.reads
+        project.searched = project.searched or known.wide
+        return True
 
     def cleared(self, scope: Scope) -> Iterator[Event]:
         for target, value, where in scope.attr_sets:
@@ -137,8 +164,8 @@ class Training:
             return isinstance(base, ast.Name | ast.Attribute) and func.attr not in ("append", "item", "format")
         return False
 
-    def idle(self, func: ast.expr, scope: Scope) -> bool:
-        """Cheaply: is this imported from a library, or from a file of the project that does nothing of interest?"""
+    def brought(self, func: ast.expr, scope: Scope) -> str:
+        """The dotted name under which a file imports what is called, or nothing."""
         said = text(func)
         first, _, rest = said.partition(".")
         at: Scope | None = scope
@@ -146,14 +173,28 @@ class Training:
             at = at.parent
         defs = at.defs[first] if at is not None else []
         if not said or len(defs) != 1 or defs[0].how != "import":
+            return ""
+        return f"{defs[0].value}.{rest}" if rest else str(defs[0].value)
+
+    def idle(self, call: ast.Call, scope: Scope) -> bool:
+        """Is this imported from a library, or from a file of the project and does nothing of interest?"""
+        dotted = self.brought(call.func, scope)
+        if not dotted:
             return False
-        dotted = f"{defs[0].value}.{rest}" if rest else defs[0].value
-        return not self.script.project.may_mention(dotted, scope.module, DOES)
+        project, module = self.script.project, scope.module
+        if not project.may_mention(dotted, module, DOES):
+            return True
+        found = project.file_of(dotted, module)
+        if found is None or found[0] == module.path:
+            return False
+        return self.silent((found[0], 0, ".".join(found[1])), lambda apart: apart.followed(call, scope))
 
     def inlined(self, call: ast.Call, scope: Scope) -> Iterator[Event]:
+        if self.deep() <= DEEP and not self.idle(call, scope):
+            yield from self.followed(call, scope)
+
+    def followed(self, call: ast.Call, scope: Scope) -> Iterator[Event]:
         module = scope.module
-        if self.idle(call.func, scope):
-            return
         values = self.script.values.of(call.func, module)
         where = module.where(call)
         for value in values[:2]:
@@ -161,6 +202,8 @@ class Training:
             if value.kind == "instance" and value.cls is not None and value.const != "self":
                 func = value.cls.methods.get("__call__")  # a callback, or a stepper that is called
             if func is None or func is scope or func.kind == "lambda" or func.module.names.isdisjoint(DOES):
+                continue
+            if func.module is not self.script.module and self.quiet(func):
                 continue
             for event in self.events(func):
                 inner = event.block.chain()
@@ -174,9 +217,17 @@ class Training:
                     (call, *event.through),
                     event.maybe
                     or len(values) > 1
-                    or any(block.kind in ("if", "else", "except", "case") for block in inner),
+                    or any(
+                        block.kind in ("if", "else", "except", "case") and not present(block, event.who)
+                        for block in inner
+                    ),
                     event.looped + sum(block.kind in ("for", "while") for block in inner),
                 )
+
+    def quiet(self, func: Scope) -> bool:
+        """Whether a function of another file does nothing of interest."""
+        key = (func.module.path, getattr(func.node, "lineno", 0), func.name)
+        return self.silent(key, lambda apart: apart.events(func))
 
     def closure(self, call: ast.Call, scope: Scope) -> Iterator[Event]:
         if call.args and isinstance(call.args[0], ast.Name | ast.Lambda):
@@ -297,12 +348,30 @@ class Training:
             return self.all
         for scope in self.script.module.scopes:
             if scope.loops:
-                events = self.events(scope)
+                events = self.events(scope) if self.stirs(scope) else []
                 found += [
                     Loop(block, [event for event in events if block in event.block.chain()]) for block in scope.loops
                 ]
         self.all = found
         return found
+
+    def stirs(self, scope: Scope) -> bool:
+        """Whether anything of interest happens in a loop of a scope; what it calls outside of them is passed over."""
+        if any(True for _ in self.cleared(scope)):
+            return True
+        place = scope.module.where
+        inside = [call for call in scope.calls if place(call).block.loops()]
+        inside.sort(key=lambda call: not (isinstance(call.func, ast.Attribute) and call.func.attr in KINDS))
+        self.busy.add(scope)
+        try:
+            return any(True for call in inside for _ in self.read(call, scope))
+        finally:
+            self.busy.discard(scope)
+
+    def computes(self, scope: Scope) -> bool:
+        """Whether gradients are computed in a scope by a call that stands there itself."""
+        calls = (call.func for call in scope.calls)
+        return any(isinstance(func, ast.Attribute) and func.attr in BACKWARD for func in calls)
 
     def training(self) -> list[Loop]:
         """The innermost loops in which gradients are computed."""
@@ -344,9 +413,17 @@ def within(loop: Loop, event: Event) -> bool:
     for block in event.block.chain():
         if block is loop.block:
             return True
-        if block.kind in ("if", "else", "except", "case", "for", "while"):
+        if block.kind in ("if", "else", "except", "case", "for", "while") and not present(block, event.who):
             return False
     return False
+
+
+def present(block: Block, who: str) -> bool:
+    """`if self.scheduler is not None:` asks only whether there is one."""
+    test = block.node.test if block.kind == "if" and isinstance(block.node, ast.If) else None
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.IsNot):
+        test = test.left
+    return bool(who) and text(test) == who
 
 
 def here(script: Script, event: Event) -> Any:

@@ -46,7 +46,11 @@ LAYERS = {
     "ReLU": "relu",
     "Tanh": "tanh",
 }
-TRANSPARENT_LAYERS = frozenset("Dropout Dropout1d Dropout2d Flatten Unflatten Identity AlphaDropout".split())
+# An average of scores is a score, one of probabilities a probability.
+TRANSPARENT_LAYERS = frozenset(
+    "Dropout Dropout1d Dropout2d Flatten Unflatten Identity AlphaDropout AdaptiveAvgPool1d AdaptiveAvgPool2d AvgPool1d "
+    "AvgPool2d Upsample PixelShuffle".split()
+)
 FUEL = 400
 DEPTH = 30
 MOST = 8
@@ -547,6 +551,12 @@ class Values:
                 found = self.of_class(called, name)
                 if found and found[0].kind == "function" and found[0].func is not None:
                     return self.returned(found[0].func, node, Place(where, context), called)
+            if called.const == "self":
+                # A base class that leaves forward to its only heir.
+                heirs = [cls for cls in self.project.heirs(called.cls) if "forward" in cls.methods]
+                if len(heirs) == 1:
+                    heir = Value("instance", cls=heirs[0], const="self")
+                    return self.returned(heirs[0].methods["forward"], node, Place(where, context), heir)
             return NOTHING
         last = called.name.rsplit(".", 1)[-1]
         if not called.name.startswith("torch.nn."):
@@ -604,6 +614,8 @@ class Values:
             value = made.value
             if made.how == "aug" and isinstance(value, ast.AugAssign):
                 value = value.value
+            for step in made.path:  # layers, width = [], n
+                value = value.elts[step] if isinstance(value, ast.Tuple) and 0 <= step < len(value.elts) else None
             if not isinstance(value, ast.List):
                 return None
             way = taken(self, made.where.block, around, context) if made.where.block not in around else True
@@ -643,6 +655,18 @@ class Values:
 
     def either(self, node: ast.IfExp, where: Where, context: Context | None) -> Alternatives:
         return self.join(self.value(part, where, context) for part in (node.body, node.orelse))
+
+    def chosen(self, node: ast.BoolOp, where: Where, context: Context | None) -> Alternatives:
+        """`given or Default()`: any of them that is something."""
+        found = [self.value(part, where, context) for part in node.values]
+        kept = [
+            values
+            for values in found
+            if not all(
+                value.kind in ("param", "unknown") or (value.kind == "const" and not value.const) for value in values
+            )
+        ]
+        return self.join(kept) if isinstance(node.op, ast.Or) and kept else NOTHING
 
     def subscript(self, node: ast.Subscript, where: Where, context: Context | None) -> Alternatives:
         found: list[Alternatives] = []
@@ -708,7 +732,7 @@ class Values:
             for key, given in zip(value.node.keys, value.node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value == index and index is not None:
                     return self.value(given, at, inner)
-            return self.put(value, index, context)
+            return self.put(value, index, context) if value.items else self.registered(value, index, context)
         elif isinstance(index, int) and not isinstance(index, bool) and -len(value.items) <= index < len(value.items):
             return self.value(value.items[index], at, inner)
         return NOTHING
@@ -727,6 +751,29 @@ class Values:
             if isinstance(given, ast.expr) and any(made.value is value.node for made in defs):
                 found.append(self.value(given, at, self.inside(value, context)))
         return self.join(found)
+
+    def registered(self, value: Value, index: Any, context: Context | None) -> Alternatives:
+        """What decorators put into an empty table: @register("mlp") class MLP, where register fills the table."""
+        found = self.put(value, index, context)
+        if found != NOTHING or value.where is None or not isinstance(index, str):
+            return found
+        module = value.where.block.scope.module
+        main = module.main
+        tables = {name for name, defs in main.defs.items() if any(made.value is value.node for made in defs)}
+        fills = set()
+        for target, _, at in module.subscript_sets:
+            base = target.value
+            scope: Scope | None = at.block.scope
+            while isinstance(base, ast.Name) and base.id in tables and scope is not None and scope is not main:
+                fills.add(scope.name)
+                scope = scope.parent
+        made_by: list[Alternatives] = []
+        for cls in module.classes if fills else ():
+            made_by += [(Value("class", cls=cls),) for one in cls.node.decorator_list if keyed_by(one, fills, index)]
+        for scope in module.scopes if fills else ():
+            decorators = scope.decorators()
+            made_by += [(Value("function", func=scope),) for one in decorators if keyed_by(one, fills, index)]
+        return self.join(made_by)
 
     def within(self, node: Any, where: Where, context: Context | None) -> Alternatives:
         return self.value(node.value, where, context)
@@ -761,6 +808,7 @@ HANDLERS: dict[type, Any] = {
     ast.UnaryOp: Values.arithmetic,
     ast.Compare: Values.compared,
     ast.IfExp: Values.either,
+    ast.BoolOp: Values.chosen,
     ast.Subscript: Values.subscript,
     ast.Await: Values.within,
     ast.Starred: Values.within,
@@ -771,6 +819,13 @@ HANDLERS: dict[type, Any] = {
 
 TRAINS = frozenset(("backward", "manual_backward", "zero_grad", "training_step", "compute_loss"))
 MODEL_NAMES = re.compile(r"^(model|net|network|module|classifier|policy_net|nn_model)$", re.I)
+
+
+def keyed_by(node: ast.expr, names: set[str], key: str) -> bool:
+    """@register("mlp")"""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in names:
+        return False
+    return any(isinstance(arg, ast.Constant) and arg.value == key for arg in node.args)
 
 
 def model_like(value: Value) -> bool:

@@ -12,6 +12,7 @@ Fix: take the last axis, dim=-1.
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from clew.lint.flow import reaching
 from clew.lint.index import Scope, Where
@@ -51,6 +52,58 @@ def check(script: Script) -> Iterator[Hit]:
 
     yield from picked(script)
     yield from attended(script)
+    yield from over_width(script)
+
+
+def over_width(script: Script) -> Iterator[Hit]:
+    """softmax(conv(x), dim=-1): of an image the last axis is its width."""
+    for call in script.calls("softmax", "log_softmax", "argmax"):
+        dotted = script.dotted(call.func)
+        if dotted and not dotted.startswith("torch."):
+            continue
+        given = script.arg(call, 1 if dotted else 0, "dim")
+        operand = script.operand(call)
+        axis = script.constant(given) if given is not None else None
+        if operand is None or axis not in (-1, 2, 3) or isinstance(axis, bool):
+            continue
+        if image(script, operand, script.where(call), 5) and of_model(script, operand, script.where(call)):
+            yield Hit(call, "runs along the image; the classes of a convolution's output lie on axis 1.", "likely")
+
+
+def of_model(script: Script, node: Any, where: Where) -> bool:
+    """Whether a whole network, or its last layer by name, gave it: attention goes through convolutions too."""
+    if isinstance(node, ast.Name):
+        made = reaching(where.block.scope.defs.get(node.id, []), where)
+        node = made[0].value if len(made) == 1 else None
+    func = node.func if isinstance(node, ast.Call) else None
+    values = script.values.value(func, where, None) if isinstance(func, ast.Name | ast.Attribute) else ()
+    last = text(func).rsplit(".", 1)[-1].lower() if func is not None else ""
+    whole = any(value.cls is not None for value in values)
+    return whole or any(word in last for word in ("classif", "final", "logit", "seg", "out_conv", "outc"))
+
+
+def image(script: Script, node: Any, where: Where, deep: int) -> bool:
+    """Whether a value is what a two-dimensional convolution gave, as it came."""
+    if deep == 0:
+        return False
+    if isinstance(node, ast.Name):
+        defs = where.block.scope.defs.get(node.id, [])
+        made = reaching(defs, where) if defs else []
+        plain = len(made) == 1 and made[0].how == "=" and not made[0].path
+        return plain and image(script, made[0].value, made[0].where, deep - 1)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+        return False
+    values = script.values.value(node.func, where, None)
+    if len(values) != 1 or values[0].kind != "instance":
+        return False
+    if values[0].cls is not None:
+        forward = values[0].cls.methods.get("forward")
+        alone = forward is not None and len(forward.returns) == 1 and not forward.yields
+        return alone and forward is not None and image(script, *forward.returns[0], deep - 1)
+    if values[0].name == "torch.nn.Sequential" and isinstance(values[0].node, ast.Call) and values[0].node.args:
+        last = values[0].node.args[-1]
+        return isinstance(last, ast.Call) and text(last.func).rsplit(".", 1)[-1] == "Conv2d"
+    return values[0].name == "torch.nn.Conv2d"
 
 
 def attended(script: Script) -> Iterator[Hit]:

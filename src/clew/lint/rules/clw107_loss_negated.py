@@ -61,7 +61,9 @@ def climbed(script: Script) -> Iterator[Hit]:
         if wrong:
             yield Hit(
                 statement_of(end.node, end.where),
-                f"the optimiser descends what it is given, and {wrong} should grow: a minus is missing.",
+                f"the optimiser descends what it is given, and {wrong} should grow: a minus is missing."
+                if not wrong.startswith("minus")
+                else "the divergence is taken away from the loss: the optimiser makes it grow.",
             )
 
 

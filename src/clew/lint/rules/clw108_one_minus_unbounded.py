@@ -1,7 +1,7 @@
 """One minus something that has no upper bound.
 
 What it sees: `1 - x` where x is a squared or absolute error, a cross-entropy, a divergence, a perplexity or a
-signal-to-noise ratio.
+signal-to-noise ratio, or a product of two embeddings that nothing has normalised.
 Why it matters: as a loss it goes to minus infinity as the model gets worse; as a score it goes negative. `1 - x`
 turns a similarity between 0 and 1 into a distance, and nothing else.
 Silent when: x is a similarity, an accuracy, an overlap, or is clamped.
@@ -11,10 +11,15 @@ Fix: minimise the error itself, or divide by the variance first if an explained 
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
+from clew.lint.flow import outward, reaching
+from clew.lint.gradient import computed
+from clew.lint.index import Where
 from clew.lint.losses import WANTS, loss_calls
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import trail, verb
 
 METRIC = re.compile(r"(^|_)(psnr|perplexity|ppl|mse|rmse|mae|nll|cross_entropy)(_loss|_score)?$", re.I)
 
@@ -24,7 +29,8 @@ METRIC = re.compile(r"(^|_)(psnr|perplexity|ppl|mse|rmse|mae|nll|cross_entropy)(
     "one-minus-unbounded",
     "loss.wrong_for_task",
     "likely",
-    "mse_loss l1_loss cross_entropy kl_div psnr MSELoss L1Loss CrossEntropyLoss KLDivLoss HuberLoss criterion mse",
+    "backward mse_loss l1_loss cross_entropy kl_div psnr MSELoss L1Loss CrossEntropyLoss KLDivLoss HuberLoss criterion "
+    "mse",
 )
 def check(script: Script) -> Iterator[Hit]:
     if not script.mentions("torch"):
@@ -37,7 +43,7 @@ def check(script: Script) -> Iterator[Hit]:
             or node.left.value not in (1, 1.0)
         ):
             continue
-        right = node.right
+        right = named(script, node.right)
         if isinstance(right, ast.Call) and right in losses:
             yield Hit(node, f"{losses[right]} has no upper bound, so one minus it has no lower bound.")
         elif (
@@ -46,6 +52,87 @@ def check(script: Script) -> Iterator[Hit]:
             and (becomes_loss(script, node) or in_loss(script, node))
         ):
             yield Hit(node, f"{text(right.func)} has no upper bound, so one minus it has no lower bound.", "look")
+        elif becomes_loss(script, node) or in_loss(script, node):
+            for product, where in products(script, node.right, script.where(node), 8):
+                if not normalised(script, product, where):
+                    told = "one minus a product of vectors that nothing has normalised: it falls as they grow."
+                    yield Hit(node, told)
+                    break
+
+
+def named(script: Script, node: ast.expr) -> ast.expr:
+    """What a name was set to, when that is one thing."""
+    where = script.where(node)
+    defs = where.block.scope.defs.get(node.id, []) if isinstance(node, ast.Name) else []
+    held = reaching(defs, where) if defs else []
+    plain = len(held) == 1 and held[0].how == "=" and not held[0].path
+    return held[0].value if plain else node
+
+
+def products(script: Script, node: Any, where: Where, deep: int) -> Iterator[tuple[list[Any], Where]]:
+    """The pairs of factors of the dot products that an expression is a sum or a mean of; nothing when it is divided by
+    anything but a number, or bounded."""
+    if deep == 0:
+        return
+    home = script.at_home(where)
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.MatMult):
+            yield [node.left, node.right], where
+        elif isinstance(node.op, ast.Add):
+            yield from products(script, node.left, where, deep - 1)
+            yield from products(script, node.right, where, deep - 1)
+        elif isinstance(node.op, ast.Mult) and isinstance(node.left, ast.Constant):
+            yield from products(script, node.right, where, deep - 1)
+        elif isinstance(node.op, ast.Mult | ast.Div) and isinstance(node.right, ast.Constant):
+            yield from products(script, node.left, where, deep - 1)
+        return
+    if isinstance(node, ast.Name):
+        for made in outward(node.id, where):
+            if made.how == "=" and not made.path:
+                yield from products(script, made.value, made.where, deep - 1)
+        return
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+        return
+    dotted = home.dotted(node.func)
+    last = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+    base: Any = node.func.value if isinstance(node.func, ast.Attribute) and not dotted else None
+    if last in ("sum", "mean"):
+        inner = base if base is not None else (node.args[0] if dotted.startswith("torch.") and node.args else None)
+        if last == "sum" and isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mult):
+            yield [inner.left, inner.right], where
+        elif inner is not None:
+            yield from products(script, inner, where, deep - 1)
+    elif last in ("dot", "inner", "matmul", "bmm", "mm", "vdot") and (base is not None or dotted.startswith("torch.")):
+        yield [one for one in (base, *node.args) if one is not None][:2], where
+    elif last == "einsum" and dotted == "torch.einsum":
+        yield list(node.args[1:3]), where
+    elif last in ("squeeze", "diag", "diagonal", "view", "flatten") and base is not None:
+        yield from products(script, base, where, deep - 1)
+    else:
+        for value in script.values.value(node.func, where, None):
+            func = value.func if value.kind == "function" else None
+            if func is not None and len(func.returns) == 1 and not func.yields:
+                yield from products(script, *func.returns[0], deep - 2 if deep > 2 else 0)
+
+
+BOUNDS = frozenset(
+    "normalize norm softmax sigmoid tanh cosine_similarity log_softmax one_hot clamp sign renorm l2norm normalise "
+    "softmax_ sqrt rsqrt l2_normalize unit_norm".split()
+)
+
+
+def normalised(script: Script, factors: list[Any], where: Where) -> bool:
+    """Whether one of the factors is bounded, is no vector that a network gave, or is of unknown origin."""
+    for node in factors:
+        network = False
+        for step in trail(script, node, where, steps=60):
+            if verb(step.node) in BOUNDS or (isinstance(step.node, ast.BinOp) and isinstance(step.node.op, ast.Div)):
+                return True
+            if isinstance(step.node, ast.Call) and computed(script.at_home(step.where), step.node, step.where, 3):
+                network = True
+        if not network:
+            return True
+    return False
 
 
 def in_loss(script: Script, node: ast.AST) -> bool:

@@ -3,7 +3,7 @@
 What it sees: labels copied from input ids that a tokenizer has just padded, with nothing set to -100 (a loss that
 ignores -100 helps only if something sets it); sequences
 padded by pad_sequence, here or in the loader's collate function, whose flattened outputs go into a cross-entropy
-without ignore_index and without a mask.
+without ignore_index and without a mask; an accuracy over all positions of labels of which the loss ignores some.
 Why it matters: the model is rewarded for predicting padding, which is easy and plentiful. The loss looks low, short
 texts weigh as much as long ones, and where the padding token is also the end token the model never learns to stop.
 Silent when: -100, ignore_index, a mask, or a collator that masks labels stands in the same file.
@@ -11,6 +11,7 @@ Fix: set the labels of padded positions to -100, or give ignore_index.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from clew.lint.flow import reaching
 from clew.lint.index import Scope, Where
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
+from clew.lint.rules.clw104_loss_broadcast import counted
 from clew.lint.script import Hit, Script, text
 from clew.lint.trail import root
 
@@ -33,12 +35,85 @@ MASKING = (
 )
 
 
-@rule("CLW109", "padding-counted", "loss.padding_counted", "likely", "padding pad_sequence collate_fn padding_idx")
+@rule(
+    "CLW109", "padding-counted", "loss.padding_counted", "likely", "padding pad_sequence collate_fn padding_idx argmax"
+)
 def check(script: Script) -> Iterator[Hit]:
+    yield from in_metrics(script)
+    yield from in_pools(script)
+    if not script.mentions("padding", "pad_sequence", "collate_fn", "padding_idx"):
+        return
     if not script.mentions(*(name for name in MASKING if name != "ignore_index")) and not masked(script):
         yield from copied_labels(script)
     if not script.mentions(*MASKING) and "-100" not in script.text:
         yield from padded_sequences(script)
+
+
+def in_metrics(script: Script) -> Iterator[Hit]:
+    """(logits.argmax(-1) == labels).sum(), where the loss ignores some of these labels."""
+    for node in script.module.nodes.get(ast.Compare, []):
+        if not isinstance(node.ops[0], ast.Eq) or len(node.ops) > 1 or not counted(script, node):
+            continue
+        scope = script.scope(node)
+        sides = (node.left, node.comparators[0])
+        picked = [of_tokens(script, side, script.where(node)) for side in sides]
+        if picked.count(True) != 1 or not isinstance(sides[picked.index(False)], ast.Name | ast.Subscript | ast.Call):
+            continue
+        if any(KEEPS.search(getattr(part, "attr", getattr(part, "id", ""))) for part in ast.walk(scope.node)):
+            continue
+        if ignores(script, scope):
+            yield Hit(node, "counts all positions, those that the loss ignores included.", "likely")
+
+
+def in_pools(script: Script) -> Iterator[Hit]:
+    """self.emb(ids).mean(1) with an embedding that knows a padding index, in a class without any mask."""
+    for call in script.calls("mean") if script.mentions("padding_idx") else ():
+        scope = script.scope(call)
+        axis = script.constant(script.arg(call, 0, "dim"))
+        if scope.name != "forward" or scope.cls is None or axis != 1 or isinstance(axis, bool):
+            continue
+        made = once(script.operand(call), script.where(call)) if script.operand(call) is not None else None
+        values = script.value(made.func) if isinstance(made, ast.Call) else ()
+        padded = bool(values) and all(
+            value.kind == "instance"
+            and value.name == "torch.nn.Embedding"
+            and isinstance(value.node, ast.Call)
+            and script.arg(value.node, 2, "padding_idx") is not None
+            for value in values
+        )
+        words = [getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(scope.node)]
+        if padded and not any(KEEPS.search(word) for word in words):
+            yield Hit(call, "averages over the padded positions too: short texts are pulled towards nothing.", "look")
+
+
+KEEPS = re.compile(r"mask|pad|ignore|valid|keep|lengths?$|^lens$|active|not_pad", re.I)
+
+
+def of_tokens(script: Script, node: ast.expr, where: Where) -> bool:
+    """Whether a side is the best class at each position: argmax over the last axis, or over axis 1 of images."""
+    if isinstance(node, ast.Name):
+        defs = where.block.scope.defs.get(node.id, [])
+        made = reaching(defs, where) if defs else []
+        if len(made) != 1 or made[0].how != "=" or made[0].path:
+            return False
+        node = made[0].value
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "argmax":
+        return False
+    axis = script.constant(script.arg(node, 0 if not script.dotted(node.func) else 1, "dim"))
+    return axis in (-1, 2, 1)
+
+
+def ignores(script: Script, scope: Scope) -> bool:
+    """Whether the loss beside the metric, or where it is called from, is told to ignore a label."""
+    scripts = [script, *(script.at_home(where) for _, where in script.project.callers(scope)[:3])]
+    for home in dict.fromkeys(scripts):
+        for call in home.calls("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
+            if home.arg(call, -1, "ignore_index") is not None:
+                return True
+        padded = [home.arg(call, -1, "padding_value") for call in home.calls("pad_sequence")]
+        if any(given is not None and home.constant(given) == -100 for given in padded):
+            return True
+    return False
 
 
 def masked(script: Script) -> bool:

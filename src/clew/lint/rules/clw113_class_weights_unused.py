@@ -27,11 +27,13 @@ WEIGHTS = re.compile(r"^(class|cls|label|pos|sample)_?weights?$", re.I)
     "likely",
     (
         "class_weights class_weight pos_weight pos_weights compute_class_weight weights cls_weights sample_weights "
-        "BCEWithLogitsLoss BCELoss make_classification CrossEntropyLoss cross_entropy"
+        "WeightedRandomSampler BCEWithLogitsLoss BCELoss make_classification CrossEntropyLoss cross_entropy"
     ),
 )
 def check(script: Script) -> Iterator[Hit]:
-    told = any(
+    yield from unused_sampler(script)
+    yield from unused_attribute(script)
+    told = any(RATIO.search(name) for name in script.module.names) or any(
         WEIGHTS.match(name) or HELPER.search(name) for name in script.module.names if "eig" in name or "freq" in name
     )
     for scope in script.module.scopes if told else ():
@@ -43,7 +45,7 @@ def check(script: Script) -> Iterator[Hit]:
                 made.how == "="
                 and not made.path
                 and isinstance(made.value, ast.Call | ast.BinOp)
-                and (WEIGHTS.match(name) or from_sklearn(script, made) or by_helper(made))
+                and (WEIGHTS.match(name) or from_sklearn(script, made) or by_helper(made) or ratio(made.value))
                 and not read(script, name, scope)
             ):
                 yield Hit(made.node, f"{name} is computed and nothing reads it: the loss treats all classes alike.")
@@ -60,6 +62,29 @@ def check(script: Script) -> Iterator[Hit]:
 
     yield from counted(script)
     yield from laid_out(script)
+
+
+def unused_attribute(script: Script) -> Iterator[Hit]:
+    """self.class_weights = ..., which no method and no other file reads."""
+    for cls in script.module.classes:
+        for name, defs in cls.attrs.items():
+            made = defs[-1]
+            plain = made.how == "=" and not made.path and isinstance(made.value, ast.Call | ast.BinOp)
+            if not plain or not (WEIGHTS.match(name) or (name == "weights" and by_helper(made))):
+                continue
+            read_ = any(isinstance(node, ast.Attribute) and node.attr == name for node in script.loads(name))
+            read_ = read_ or not script.mentions("CrossEntropyLoss", "cross_entropy", "BCEWithLogitsLoss", "NLLLoss")
+            if not read_ and script.project.neighbours_with(script.module.path, f".{name}") == 0:
+                yield Hit(made.node, f"self.{name} is computed and nothing reads it: the loss treats all alike.")
+
+
+def unused_sampler(script: Script) -> Iterator[Hit]:
+    """sampler = WeightedRandomSampler(...), which no loader is given."""
+    for call in script.calls("WeightedRandomSampler"):
+        statement = script.statement(call)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is call else None
+        if isinstance(target, ast.Name) and not read(script, target.id, script.scope(call)):
+            yield Hit(call, f"{target.id} is made and no loader is given it: classes are drawn as they come.")
 
 
 def laid_out(script: Script) -> Iterator[Hit]:
@@ -177,6 +202,20 @@ def shown(script: Script, node: ast.AST) -> bool:
     return False
 
 
+RATIO = re.compile(r"ratio|imbalance|pos_w|skew", re.I)
+
+
+def ratio(node: ast.AST) -> bool:
+    """(y == 0).sum() / (y == 1).sum()"""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+        return False
+    return all(
+        any(isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.Eq) for part in ast.walk(side))
+        and any(isinstance(part, ast.Attribute) and part.attr == "sum" for part in ast.walk(side))
+        for side in (node.left, node.right)
+    )
+
+
 def by_helper(made: Def) -> bool:
     """weights = class_weights(y): the function's name says what it gives."""
     calls = [part.func for part in ast.walk(made.value) if isinstance(part, ast.Call)]
@@ -184,7 +223,7 @@ def by_helper(made: Def) -> bool:
     return any(HELPER.search(name) for name in names)
 
 
-HELPER = re.compile(r"(class|label|balanced?|inverse_?freq\w*|loss)_?weights?|inv(erse)?_freq", re.I)
+HELPER = re.compile(r"(class|label|balanced?|inverse_?freq\w*|loss)_?weights?|inv(erse)?_freq\w*", re.I)
 
 
 def rare(script: Script, node: ast.AST) -> bool:

@@ -53,8 +53,33 @@ def reduced(script: Script, call: ast.Call) -> Iterator[Hit]:
     if given is None or script.constant(given) != 0 or script.constant(given) is False:
         return
     operand = script.operand(call) if name != "cosine_similarity" else script.arg(call, 0)
-    if operand is not None and batch_first(script, operand, script.where(call), 8):
+    if operand is None:
+        return
+    over_features = name in ("normalize", "cosine_similarity") and of_linear(script, operand, call)
+    if over_features or batch_first(script, operand, script.where(call), 8):
         yield Hit(call, f"{name} over axis 0 mixes the examples of the batch.")
+    elif name in ("mean", "sum", "max", "amax") and embedded(script, operand, call):
+        yield Hit(call, f"{name} over axis 0 of what the batch was embedded as mixes its examples.", "look")
+
+
+def of_linear(script: Script, node: Any, call: ast.Call) -> bool:
+    """normalize(self.proj(x), dim=0): a layer's output has its features last."""
+    made = plain_call(node, script.where(call))
+    values = script.value(made.func) if made is not None and isinstance(made.func, ast.Name | ast.Attribute) else ()
+    return bool(values) and all(
+        value.kind == "instance" and value.name in ("torch.nn.Linear", "torch.nn.Sequential") for value in values
+    )
+
+
+def embedded(script: Script, node: Any, call: ast.Call) -> bool:
+    """self.emb(ids), where ids is what forward was given."""
+    scope = script.scope(call)
+    made = plain_call(node, script.where(call))
+    given = made.args[0] if made is not None and made.args else None
+    if scope.name != "forward" or not isinstance(given, ast.Name) or given.id not in scope.params:
+        return False
+    values = script.value(made.func) if made is not None else ()
+    return bool(values) and all(value.kind == "instance" and value.name == "torch.nn.Embedding" for value in values)
 
 
 def over_one(script: Script, call: ast.Call) -> Iterator[Hit]:

@@ -44,10 +44,27 @@ def check(script: Script) -> Iterator[Hit]:
             "likely" if before else "",
         )
     yield from in_windows(script, seen)
+    yield from by_hand(script)
     if "zero_grad" in script.module.names or "zero_" in script.module.names or "grad" in script.module.names:
         return
     for scope in script.module.scopes:
         yield from alone(script, scope, seen)
+
+
+def by_hand(script: Script) -> Iterator[Hit]:
+    """g_opt, d_opt = self.optimizers() in Lightning: one of them steps and is never cleared."""
+    for scope in script.module.scopes if script.mentions("automatic_optimization") and not script.tests else ():
+        if scope.name != "training_step" or scope.kind != "function":
+            continue
+        events = training(script).events(scope)
+        cleared = {event.who for event in events if event.kind == "zero"}
+        whole = any(event.through or event.looped for event in events if event.kind == "zero")
+        steps = [event for event in events if event.kind in (*STEPS, "maybe_step") and event.who in scope.defs]
+        back = [event for event in events if event.kind == "backward"]
+        for event in steps if cleared and not whole else ():
+            before = [one for one in back if one.order < event.order]
+            if event.who not in cleared and before and not event.maybe:
+                yield Hit(before[-1].node, f"adds to the gradients of the steps before; nothing clears {event.who}.")
 
 
 def in_windows(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
@@ -118,7 +135,7 @@ def held_by(event: Event) -> set[str]:
 
 def alone(script: Script, scope: Scope, seen: set[ast.AST]) -> Iterator[Hit]:
     """A function that trains one step and leaves the loop to others."""
-    if scope.kind != "function" or scope.loops:
+    if scope.kind != "function" or scope.loops or not training(script).computes(scope):
         return
     events = training(script).events(scope)
     kinds = {event.kind for event in events}

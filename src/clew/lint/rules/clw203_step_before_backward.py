@@ -11,11 +11,13 @@ from collections.abc import Iterator
 
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
-from clew.lint.training import Event, alike, here, training
+from clew.lint.training import BACKWARD, Event, alike, here, training
 
 
 @rule("CLW203", "step-before-backward", "train.step_missing", "certain", "backward manual_backward")
 def check(script: Script) -> Iterator[Hit]:
+    if script.module.calls.keys().isdisjoint(BACKWARD):
+        return
     program = training(script)
     for loop in program.training():
         yield from order(script, loop.events)

@@ -15,7 +15,7 @@ from clew.lint.index import Scope
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.training import Event, Loop, here, training
+from clew.lint.training import OPTIMIZER, Event, Loop, here, training
 
 
 @rule("CLW204", "step-missing", "train.step_missing", "certain", "backward manual_backward step")
@@ -36,7 +36,7 @@ def check(script: Script) -> Iterator[Hit]:
 def one_of_two(script: Script) -> Iterator[Hit]:
     """Two optimisers at hand, both cleared, one stepped."""
     for scope in script.module.scopes:
-        if scope.kind != "function" or script.module.names.isdisjoint(("backward", "manual_backward")):
+        if scope.kind != "function" or not training(script).computes(scope):
             continue
         events = training(script).events(scope)
         stepped = [event.who for event in events if event.kind in ("step", "maybe_step", "scaler_step")]
@@ -49,8 +49,25 @@ def one_of_two(script: Script) -> Iterator[Hit]:
                 later = [other for other in backward if other.order > event.order]
                 if later:
                     yield Hit(here(script, later[0]), f"computes gradients that nothing uses: {event.who} never steps.")
+        yield from swapped(script, scope, events)
         for name, key in forgotten_keys(script, events):
             yield Hit(backward[-1].node, f"computes gradients that nothing uses: {name}[{key!r}] never steps.")
+
+
+def swapped(script: Script, scope: Scope, events: list[Event]) -> Iterator[Hit]:
+    """g_opt.zero_grad(); g_loss.backward(); d_opt.step(), in a function that is handed both optimisers."""
+    plain = [event for event in events if not event.through and not event.maybe]
+    steps = {event.who for event in plain if event.kind in ("step", "maybe_step", "scaler_step")}
+    for at, event in enumerate(plain):
+        after = [other.kind for other in plain[at + 1 : at + 3]]
+        if event.kind != "zero" or event.who in steps or not OPTIMIZER.search(event.who):
+            continue
+        if event.who.split(".")[0] not in scope.params or "." in event.who or after[:1] != ["backward"]:
+            continue
+        follow = plain[at + 2] if len(plain) > at + 2 else None
+        twice = follow is not None and sum(other.who == follow.who for other in plain if other.kind == follow.kind) > 1
+        if follow is not None and follow.kind in ("step", "maybe_step") and twice and not used(script, event):
+            yield Hit(follow.node, f"steps {follow.who} with the gradients that {event.who} was cleared for.")
 
 
 def made_here(event: Event) -> bool:

@@ -67,7 +67,12 @@ def over_batches(loop: Loop) -> bool:
 def called_in_loop(script: Script, loop: Loop) -> bool:
     """Whether the function that holds the loop is itself called in one."""
     scope = loop.block.scope
-    return any(where.block.loops() for _, where in script.project.callers(scope)) if scope.kind == "function" else False
+    if scope.kind != "function":
+        return False
+    calls = script.project.callers(scope)
+    return any(where.block.loops() for _, where in calls) or any(
+        outer.block.loops() for _, where in calls[:4] for _, outer in script.project.callers(where.block.scope)
+    )
 
 
 def counts_epochs(script: Script, event: Event) -> bool:
@@ -89,19 +94,42 @@ def counts_epochs(script: Script, event: Event) -> bool:
             and bool(given.elts)
             and all(few(script, item) for item in given.elts)
         )
-    if name == "CosineAnnealingLR":
-        return named_epochs(script.arg(call, 1, "T_max"))
+    if name in ("CosineAnnealingLR", "PolynomialLR", "LinearLR"):
+        words = {"CosineAnnealingLR": (1, "T_max"), "PolynomialLR": (1, "total_iters"), "LinearLR": (3, "total_iters")}
+        return named_epochs(script.arg(call, *words[name]))
+    if name == "LambdaLR":
+        return of_epoch(script.arg(call, 1, "lr_lambda"))
     return False
+
+
+def of_epoch(node: Any) -> bool:
+    """lambda epoch: 0.95**epoch"""
+    if not isinstance(node, ast.Lambda) or [arg.arg for arg in node.args.args] not in (["epoch"], ["ep"], ["e"]):
+        return False
+    return any(
+        isinstance(part, ast.BinOp)
+        and isinstance(part.op, ast.Pow)
+        and isinstance(part.left, ast.Constant)
+        and isinstance(part.left.value, float)
+        and 0 < part.left.value <= 0.99
+        for part in ast.walk(node.body)
+    )
 
 
 def few(script: Script, node: Any) -> bool:
     number = script.constant(node)
-    return isinstance(number, int) and number < EPOCHS
+    return (isinstance(number, int) and number < EPOCHS) or named_epochs(node)
 
 
 def named_epochs(node: Any) -> bool:
-    """`epochs`, `args.num_epochs`; not `epochs * len(loader)`."""
-    return "epoch" in text(node).lower() and "step" not in text(node).lower()
+    """`epochs`, `args.num_epochs`, `cfg["epochs"]`, `epochs - 5`; not `epochs * len(loader)`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.right, ast.Constant | ast.Name | ast.Attribute):
+        small = isinstance(node.op, ast.Sub | ast.FloorDiv)
+        return small and named_epochs(node.left) and "step" not in text(node.right).lower()
+    said = text(node).lower()
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        said = str(node.slice.value).lower()
+    return "epoch" in said and "step" not in said and "iter" not in said
 
 
 def counts_batches(script: Script, event: Event) -> bool:

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
-from clew.lint.training import Event, alike, here, training
+from clew.lint.training import BACKWARD, Event, alike, here, training
+
+CLIPS = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm", "clip_gradients")
 
 
 @rule(
@@ -22,6 +24,8 @@ from clew.lint.training import Event, alike, here, training
     "clip_grad_norm_ clip_grad_value_ clip_grad_norm clip_gradients backward",
 )
 def check(script: Script) -> Iterator[Hit]:
+    if not any(name in script.module.calls for name in (*BACKWARD, *CLIPS)):
+        return
     program = training(script)
     for loop in program.training():
         yield from order(script, loop.events)
@@ -34,6 +38,8 @@ def order(script: Script, events: list[Event]) -> Iterator[Hit]:
     backward = [event for event in events if event.kind == "backward"]
     steps = [event for event in events if event.kind in ("step", "scaler_step")]
     clips = [event for event in events if event.kind == "clip"]
+    if len(backward) > 1:
+        yield from just_cleared(script, events)
     if len(backward) != 1 or len(steps) != 1 or len(clips) != 1:
         return
     clip = clips[0]
@@ -47,3 +53,12 @@ def order(script: Script, events: list[Event]) -> Iterator[Hit]:
         yield Hit(here(script, clip), "clips before backward: the gradients of this batch do not exist yet.")
     elif clip.order > steps[0].order:
         yield Hit(here(script, clip), "clips after the step: the gradients have been used already.")
+
+
+def just_cleared(script: Script, events: list[Event]) -> Iterator[Hit]:
+    """opt.zero_grad(); clip(...); loss.backward(): with several losses in one loop."""
+    plain = [event for event in events if event.kind in ("zero", "clip", "backward", "step", "scaler_step")]
+    for before, clip, after in zip(plain, plain[1:], plain[2:], strict=False):
+        kinds = (before.kind, clip.kind, after.kind)
+        if kinds == ("zero", "clip", "backward") and alike(before, clip) and alike(clip, after):
+            yield Hit(here(script, clip), "clips before backward: the gradients of this batch do not exist yet.")

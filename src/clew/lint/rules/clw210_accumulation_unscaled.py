@@ -34,12 +34,30 @@ def check(script: Script) -> Iterator[Hit]:
 
     yield from nested(script)
     yield from in_function(script)
+    yield from per_call(script)
+
+
+def per_call(script: Script) -> Iterator[Hit]:
+    """A step that is called once per batch, counts its calls, and steps the optimiser at every n-th."""
+    for scope in script.module.scopes:
+        if scope.kind != "function" or scope.loops or not training(script).computes(scope):
+            continue
+        events = [event for event in training(script).events(scope) if not event.through]
+        back = [event for event in events if event.kind == "backward"]
+        rest = [event for event in events if event.kind in ("step", "scaler_step", "zero", "maybe_step")]
+        if len(back) != 1 or back[0].block is not scope.body or {event.kind for event in rest} < {"zero"} or not rest:
+            continue
+        gates = {gate(event.block, scope.body) for event in rest}
+        found = gates.pop() if len(gates) == 1 else None
+        if found is not None and len(rest) > 1 and undivided(script, back[0]):
+            told = f"every {period(found)} batches add up to one step, and the loss is not divided by that number."
+            yield Hit(back[0].node, told)
 
 
 def in_function(script: Script) -> Iterator[Hit]:
     """The same as a function that takes one step: zero_grad, a loop over parts of the batch, step."""
     for scope in script.module.scopes:
-        if scope.kind != "function" or not scope.loops:
+        if scope.kind != "function" or not scope.loops or not training(script).computes(scope):
             continue
         events = training(script).events(scope)
         outside = [event for event in events if event.block is scope.body and not event.through]

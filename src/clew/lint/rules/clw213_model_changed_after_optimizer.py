@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from clew.lint.data import helper
 from clew.lint.flow import apart
 from clew.lint.index import Class, Scope, Where
 from clew.lint.registry import rule
@@ -41,11 +42,41 @@ def check(script: Script) -> Iterator[Hit]:
             yield from late(script, target, target.value, value, where, made)
     for name, at in made:
         yield from by_helper(script, name, at, made)
+    yield from grown(script, made)
     for item, value, where in script.module.subscript_sets:
         yield from late(script, item, item.value, value, where, made)
     for call in script.calls("append", "add_module", "extend", "insert"):
         if isinstance(call.func, ast.Attribute) and call.args:
             yield from late(script, call, call.func.value, call.args[-1], script.where(call), made)
+
+
+def grown(script: Script, made: list[tuple[str, Where]]) -> Iterator[Hit]:
+    """net.grow(), which appends layers to the net, after the optimiser took its parameters."""
+    if script.mentions("add_param_group"):
+        return
+    for model, at in made:
+        scope = at.block.scope
+        for call in scope.calls:
+            base = call.func.value if isinstance(call.func, ast.Attribute) else None
+            where = script.where(call)
+            if base is None or text(base) != model or where.order <= at.order:
+                continue
+            if any(other == model and place.order > where.order for other, place in made):
+                continue
+            func = helper(script, call, where)
+            adds = [
+                one
+                for one in (func.calls if func is not None and func.me else ())
+                if isinstance(one.func, ast.Attribute)
+                and one.func.attr in ("append", "extend", "insert", "add_module")
+                and text(one.func.value).startswith("self")
+                and one.args
+                and isinstance(one.args[-1], ast.Call)
+                and LAYERS.match(text(one.args[-1].func).rsplit(".", 1)[-1])
+            ]
+            if adds:
+                yield Hit(call, f"adds layers to {model} after the optimiser took its parameters.", "likely")
+                break
 
 
 def built_elsewhere(script: Script) -> Iterator[tuple[str, Where]]:

@@ -29,6 +29,8 @@ def check(script: Script) -> Iterator[Hit]:
         for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)
     ]
     yield from of_a_copy(script)
+    yield from of_the_same(script, [call for call, _, _ in made])
+    yield from made_again(script)
     yield from unnamed(script)
     for _, model, where in made:
         scope = where.block.scope
@@ -63,11 +65,58 @@ def check(script: Script) -> Iterator[Hit]:
                 break
 
 
+def made_again(script: Script) -> Iterator[Hit]:
+    """A method makes self.model anew as __init__ did, and leaves the optimiser with the old one."""
+    for cls in script.module.classes:
+        for name, defs in cls.attrs.items():
+            if len(defs) < 2 or not MODEL.search(name):
+                continue
+            first = [
+                one for one in defs if one.where.block.scope.name == "__init__" and isinstance(one.value, ast.Call)
+            ]
+            held = [
+                attr
+                for attr, given in cls.attrs.items()
+                for one in given
+                if isinstance(one.value, ast.Call)
+                and text(value_owner(one.value)) == f"self.{name}"
+                and one.where.block.scope.name == "__init__"
+            ]
+            for made in defs if first and held else ():
+                method = made.where.block.scope
+                same = isinstance(made.value, ast.Call) and alike(made.value, first[0].value)
+                if method.name == "__init__" or not same or made.how != "=" or method.name not in script.module.calls:
+                    continue
+                inner = {text(call.func) for call in method.calls}
+                again = any(one.where.block.scope is method for attr in held for one in cls.attrs[attr])
+                if not again and not any("optim" in said.lower() for said in inner):
+                    yield Hit(made.node, f"makes self.{name} anew; self.{held[0]} still holds the parameters before.")
+
+
+def alike(one: ast.Call, other: ast.Call) -> bool:
+    """build(cfg) and self.build(self.cfg): the same maker under its last name."""
+    return text(one.func).rsplit(".", 1)[-1] == text(other.func).rsplit(".", 1)[-1] != "" and len(one.args) == len(
+        other.args
+    )
+
+
+def of_the_same(script: Script, made: list[ast.Call]) -> Iterator[Hit]:
+    """[Adam(nets[0].parameters()) for _ in nets]: each entry holds the same parameters."""
+    for call in made:
+        above = script.parent(call)
+        if not isinstance(above, ast.ListComp | ast.DictComp) or len(above.generators) != 1:
+            continue
+        own = {part.id for part in ast.walk(above.generators[0].target) if isinstance(part, ast.Name)}
+        given = script.arg(call, 0, "params")
+        if given is not None and not own & {part.id for part in ast.walk(given) if isinstance(part, ast.Name)}:
+            yield Hit(call, f"every one of these optimisers holds {ast.unparse(given)}: the others are never trained.")
+
+
 def unnamed(script: Script) -> Iterator[Hit]:
     """Adam(Net().parameters()): the model is made for the optimiser alone."""
-    if not script.mentions("backward"):
-        return
     for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS):
+        if not script.mentions("backward") and not isinstance(script.parent(call), ast.Return):
+            continue
         given = script.arg(call, 0, "params")
         func = given.func if isinstance(given, ast.Call) else None
         base = func.value if isinstance(func, ast.Attribute) and func.attr == "parameters" else None

@@ -66,6 +66,9 @@ def handed_over(script: Script) -> Iterator[Hit]:
 def keeps(script: Script, call: ast.Call, at: int) -> bool:
     """Whether a method of the project adds its argument to an attribute, or appends it, as it is."""
     func = helper(script, call, script.where(call))
+    if func is None and isinstance(call.func, ast.Name | ast.Attribute):
+        owners = [value.cls for value in script.value(call.func) if value.kind == "instance" and value.cls is not None]
+        func = owners[0].methods.get("__call__") if len(owners) == 1 else None
     if func is None or not func.me or at + 1 >= len(func.params):
         return False
     name = func.params[at + 1]

@@ -69,6 +69,11 @@ def check(script: Script) -> Iterator[Hit]:
 
 def is_module(script: Script, node: ast.expr) -> bool:
     values = script.value(node)
+    zoo = [value.owner for value in values if value.kind == "attr" and value.name in PARTS]
+    if zoo and len(zoo) == len(values):
+        return all(owner is not None and owner.name.startswith(ZOOS) for owner in zoo)
+    if values and all(value.kind == "made" and value.name.startswith(ZOOS) for value in values):
+        return True
     return all(
         value.kind == "instance"
         and value.const != "self"
@@ -85,6 +90,13 @@ def is_module(script: Script, node: ast.expr) -> bool:
         )
         for value in values
     )
+
+
+ZOOS = ("torchvision.models.", "timm.create_model")
+PARTS = frozenset(
+    "encoder features backbone layer1 layer2 layer3 layer4 conv1 blocks patch_embed stem classifier fc head heads "
+    "trunk stages norm bn1".split()
+)
 
 
 def not_unfrozen(script: Script) -> Iterator[Hit]:

@@ -12,6 +12,7 @@ Fix: freeze first, then replace the head; or unfreeze the head.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.freezing import effects, freezes, frozen_after
 from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
@@ -19,13 +20,22 @@ from clew.lint.script import Hit, Script, text
 from clew.lint.stages import still_frozen
 
 
-@rule("CLW220", "everything-frozen", "train.frozen_params", "likely", "requires_grad requires_grad_ backward")
+@rule(
+    "CLW220",
+    "everything-frozen",
+    "train.frozen_params",
+    "likely",
+    "requires_grad requires_grad_ backward freeze freeze_backbone freeze_all",
+)
 def check(script: Script) -> Iterator[Hit]:
     made = [
-        (owner(script.arg(call, 0, "params"), script), script.where(call))
+        (owner(script.arg(call, 0, "params"), script) or asked(script.arg(call, 0, "params")), script.where(call))
         for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)
     ]
-    yield from new_head_frozen(script)
+    seen = list(new_head_frozen(script))
+    yield from seen
+    if not seen:
+        yield from step_by_step(script)
     for last, says, confidence in still_frozen(script):
         yield Hit(last, says, confidence)
     for model, where, node in (*frozen(script), *by_helper(script)):
@@ -34,6 +44,20 @@ def check(script: Script) -> Iterator[Hit]:
         ]
         if taken and not changed(script, model, where, taken[0]):
             yield Hit(node, f"freezes all of {model}, and the optimiser is then given nothing that can move.")
+
+
+def asked(node: object) -> str:
+    """`net` of `[p for p in net.parameters() if p.requires_grad]` and of `filter(..., net.parameters())`."""
+    found = (
+        {
+            text(part.func.value)
+            for part in ast.walk(node)
+            if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr == "parameters"
+        }
+        if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.Call)
+        else set()
+    )
+    return found.pop() if len(found) == 1 else ""
 
 
 def frozen(script: Script) -> Iterator[tuple[str, Where, ast.AST]]:
@@ -63,6 +87,33 @@ def frozen(script: Script) -> Iterator[tuple[str, Where, ast.AST]]:
             whole = owner(loop.iter) if isinstance(loop, ast.For) and where.block.kind == "for" else ""
             if whole and isinstance(loop, ast.For) and text(loop.target) == text(call.func.value):
                 yield whole, script.where(loop), loop
+
+
+def step_by_step(script: Script) -> Iterator[Hit]:
+    """The same through functions of the project that put the layer in, freeze, and set other parts free."""
+    for scope in script.module.scopes:
+        said: set[str] = set()
+        for call in scope.calls:
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else text(call.func)
+            if "freez" in name or "frozen" in name or name == "requires_grad_":
+                if name != "requires_grad_" and not freezes(script, call, script.where(call)):
+                    continue
+                said |= {text(arg) for arg in call.args[:2]}
+                base = text(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+                said |= {base.split(".")[0]}
+                if scope.me and base.split(".")[0] == scope.me and scope.cls is not None:
+                    said |= {f"{scope.me}.{attr}" for attr in scope.cls.attrs}
+        for target, _, where in scope.attr_sets if script.mentions("requires_grad") else ():
+            loop = where.block.node
+            if target.attr == "requires_grad" and isinstance(loop, ast.For):
+                said |= {owner(loop.iter).split(".")[0], owner(loop.iter)}
+        for model in sorted(said - {"", "self"}):
+            if model not in scope.defs and not model.startswith("self."):
+                continue
+            found = frozen_after(effects(script, scope, model))
+            if found is not None and (found[1].node in script.module.up or found[1].node in script.module.place):
+                put, freeze = found
+                yield Hit(freeze.node, f"freezes all of {model}, the {put.part} that was put into it before included.")
 
 
 def new_head_frozen(script: Script) -> Iterator[Hit]:

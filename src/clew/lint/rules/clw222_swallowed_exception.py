@@ -13,11 +13,12 @@ Fix: let it raise; catch only what you can name, and count what you skip.
 import ast
 from collections.abc import Iterator
 
-from clew.lint.index import Where
+from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import training
 
+CATCHES = frozenset(("except",))
 BROAD = ("Exception", "BaseException", "RuntimeError", "ValueError", "TypeError", "IndexError")
 
 
@@ -30,6 +31,9 @@ BROAD = ("Exception", "BaseException", "RuntimeError", "ValueError", "TypeError"
 )
 def check(script: Script) -> Iterator[Hit]:
     for node in script.module.statements.get(ast.Try, []):
+        handlers = [one for one in node.handlers if broad(one) and all(idle(part) for part in one.body)]
+        if not handlers:
+            continue
         scope = script.scope(node)
         lines = range(node.body[0].lineno, (node.body[-1].end_lineno or node.body[-1].lineno) + 1)
         held = [event for event in training(script).events(scope) if event.kind in ("backward", "step", "scaler_step")]
@@ -40,12 +44,11 @@ def check(script: Script) -> Iterator[Hit]:
         looped = in_loop(script, node) and any(event.block.loops() for event in inside)
         if not looped and not (inside and stepwise(script, node)):
             continue
-        for handler in node.handlers:
-            if broad(handler) and all(idle(statement) for statement in handler.body):
-                yield Hit(
-                    handler,
-                    "errors of training are caught here and dropped: a broken batch passes for a trained one.",
-                )
+        for handler in handlers:
+            yield Hit(
+                handler,
+                "errors of training are caught here and dropped: a broken batch passes for a trained one.",
+            )
 
     yield from suppressed(script)
     yield from replaced(script)
@@ -55,21 +58,26 @@ def check(script: Script) -> Iterator[Hit]:
 def decorated(script: Script) -> Iterator[Hit]:
     """A training step under a decorator of the project that drops whatever it raises."""
     for scope in script.module.scopes:
-        if not scope.decorators() or not any(one.kind == "backward" for one in training(script).events(scope)):
-            continue
-        for item in scope.decorators():
-            target = item.func if isinstance(item, ast.Call) else item
-            values = script.values.value(target, script.where(scope.node), None)
-            func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
-            for node in ast.walk(func.node) if func is not None else ():
-                drops = isinstance(node, ast.Try) and any(
-                    broad(handler) and all(idle(part) or isinstance(part, ast.Return) for part in handler.body)
-                    for handler in node.handlers
-                )
-                if drops:
-                    says = "whatever this training step raises is dropped by its decorator."
-                    yield Hit(item, says, "likely")
-                    break
+        items = [item for item in scope.decorators() if drops(script, item, scope)]
+        if items and any(one.kind == "backward" for one in training(script).events(scope)):
+            for item in items:
+                yield Hit(item, "whatever this training step raises is dropped by its decorator.", "likely")
+
+
+def drops(script: Script, item: ast.expr, scope: Scope) -> bool:
+    """Whether a decorator is a function of the project that drops errors."""
+    target = item.func if isinstance(item, ast.Call) else item
+    dotted = training(script).brought(target, scope)
+    if dotted and not script.project.may_mention(dotted, script.module, CATCHES):
+        return False
+    values = script.values.value(target, script.where(scope.node), None)
+    func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+    tries = [part for part in ast.walk(func.node) if isinstance(part, ast.Try)] if func is not None else []
+    return any(
+        broad(handler) and all(idle(part) or isinstance(part, ast.Return) for part in handler.body)
+        for node in tries
+        for handler in node.handlers
+    )
 
 
 def suppressed(script: Script) -> Iterator[Hit]:
@@ -152,5 +160,7 @@ def idle(statement: ast.stmt) -> bool:
         name = text(statement.value.func)
         noted = ("append", "add", "warning", "warn", "error", "exception", "info", "debug", "log", "write")
         heard = name.split(".")[0] in ("logger", "logging", "log", "tqdm", "warnings", "traceback")
+        if name.endswith(".zero_grad") and not statement.value.args:
+            return True
         return name == "print" or heard or ("." in name and name.rsplit(".", 1)[-1] in noted)
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

@@ -18,6 +18,7 @@ from clew.lint.script import Hit, Script, text
 @rule("CLW223", "update-without-effect", "train.step_missing", "certain", "parameters named_parameters")
 def check(script: Script) -> Iterator[Hit]:
     for loop in script.module.statements.get(ast.For, []):
+        yield from averaged(loop)
         func = loop.iter.func if isinstance(loop.iter, ast.Call) else None
         if not isinstance(func, ast.Attribute) or func.attr not in ("parameters", "named_parameters"):
             continue
@@ -26,8 +27,37 @@ def check(script: Script) -> Iterator[Hit]:
         for node in loop.body:
             if isinstance(node, ast.Assign) and text(node.targets[0]) == name and steps(node.value, name):
                 after = loop.body[loop.body.index(node) + 1 :]
-                if not any(isinstance(part, ast.Name) and part.id == name for one in after for part in ast.walk(one)):
+                if not kept(after, name):
                     yield Hit(node, f"binds {name} to a new tensor; the parameter itself stays as it was.")
+
+
+def kept(body: list[ast.stmt], name: str) -> bool:
+    """Whether anything but the gradient is read of a name."""
+    uses = sum(isinstance(part, ast.Name) and part.id == name for one in body for part in ast.walk(one))
+    asked = sum(text(part) == f"{name}.grad" for one in body for part in ast.walk(one))
+    return uses > asked
+
+
+def averaged(loop: ast.For) -> Iterator[Hit]:
+    """for s, p in zip(ema.parameters(), model.parameters()): s = 0.99 * s + 0.01 * p"""
+    call = loop.iter if isinstance(loop.iter, ast.Call) and text(loop.iter.func) == "zip" else None
+    target = loop.target
+    if call is None or not isinstance(target, ast.Tuple) or len(target.elts) != len(call.args):
+        return
+    names = [text(item) for item in target.elts]
+    if not all(
+        isinstance(arg, ast.Call) and isinstance(arg.func, ast.Attribute) and arg.func.attr in ("parameters", "buffers")
+        for arg in call.args
+    ):
+        return
+    for at, node in enumerate(loop.body):
+        name = text(node.targets[0]) if isinstance(node, ast.Assign) else ""
+        if name not in names or not isinstance(node, ast.Assign) or not isinstance(node.value, ast.BinOp):
+            continue
+        later = {part.id for one in loop.body[at + 1 :] for part in ast.walk(one) if isinstance(part, ast.Name)}
+        said = {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
+        if name in said and name not in later and len(said & set(names)) > 1:
+            yield Hit(node, f"binds {name} to a new tensor; the parameter itself stays as it was.")
 
 
 def steps(node: ast.AST, name: str) -> bool:

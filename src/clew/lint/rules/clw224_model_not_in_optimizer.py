@@ -47,9 +47,7 @@ def check(script: Script) -> Iterator[Hit]:
 
 def one_part(script: Script) -> Iterator[Hit]:
     """Adam(model.encoder.parameters()), Adam(model[-1].parameters()), and nothing for the other parts."""
-    if FREEZES & words_in(script.module.tree) - {"eval", "no_grad", "detach", "weights", "inference_mode"}:
-        return
-    for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS):
+    for call in built(script):
         given = script.arg(call, 0, "params")
         func = given.func if isinstance(given, ast.Call) else None
         part = func.value if isinstance(func, ast.Attribute) and func.attr == "parameters" else None
@@ -64,11 +62,19 @@ def one_part(script: Script) -> Iterator[Hit]:
                 break
 
 
+def built(script: Script) -> list[ast.Call]:
+    """The optimisers of a file in which nothing is frozen or loaded."""
+    if "built" not in script.known:
+        made = [call for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)]
+        said = words_in(script.module.tree) if made else set()
+        script.known["built"] = [] if FREEZES & said - AT_REST else made
+    found: list[ast.Call] = script.known["built"]
+    return found
+
+
 def in_groups(script: Script) -> Iterator[Hit]:
     """Groups of some parts of a model, with a part left out."""
-    if FREEZES & words_in(script.module.tree) - {"eval", "no_grad", "detach", "weights", "inference_mode"}:
-        return
-    for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS):
+    for call in built(script):
         given = script.arg(call, 0, "params")
         values = script.value(given) if given is not None else ()
         if len(values) != 1 or values[0].kind != "items" or isinstance(values[0].node, ast.Dict):
@@ -171,6 +177,9 @@ FREEZES = frozenset(
 )
 
 
+AT_REST = frozenset(("eval", "no_grad", "detach", "weights", "inference_mode"))
+
+
 def words_in(node: ast.AST) -> set[str]:
     return {getattr(part, "attr", getattr(part, "id", getattr(part, "arg", ""))) or "" for part in ast.walk(node)}
 
@@ -180,7 +189,9 @@ def weighs(script: Script, value: Value) -> bool:
     if value.cls is not None:
         return script.is_module(value.cls) and has_weights(script, value.cls)
     if value.name == "torch.nn.Sequential":
-        return any(weighty(f".{name}") for name in called_in(value.node))
+        parts = [arg for arg in value.node.args if isinstance(arg, ast.Call)]
+        open_ = len(parts) < len(value.node.args) or not parts
+        return open_ or any(weighty(f".{name}") for part in parts for name in called_in(part))
     return value.name.startswith("torch.nn.") and weighty(value.name)
 
 

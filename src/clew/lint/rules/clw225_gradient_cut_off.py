@@ -42,16 +42,16 @@ WHAT = {
 FIXED = re.compile(
     r"target|teacher|ema|momentum|frozen|freeze|fixed|ref(erence)?_|old|pretrained|random|prior|vgg|lpips"
 )
-FREEZES = frozenset(
-    "requires_grad requires_grad_ freeze pretrained from_pretrained load_state_dict load weights".split()
-)
+FREEZES = frozenset("requires_grad requires_grad_ freeze".split())
+# Weights that come from elsewhere may be kept as they are on purpose.
+LOADS = frozenset("pretrained from_pretrained load_state_dict load weights create_model".split())
 
 
 @rule("CLW225", "gradient-cut-off", "loss.disconnected", "likely", "backward forward manual_backward training_step")
 def check(script: Script) -> Iterator[Hit]:
     told = {end.cut.node for end in ends(script) if end.cut is not None}
     whole = {end.node for end in ends(script) if end.cut is not None}
-    for hit in (*in_loops(script), *in_forwards(script), *forced(script, whole)):
+    for hit in (*in_loops(script), *in_forwards(script), *forced(script, whole), *sampled(script)):
         if hit.node not in told:
             told.add(hit.node)
             yield hit
@@ -81,15 +81,35 @@ def in_loops(script: Script) -> Iterator[Hit]:
                 yield told(script, cut, end.node, name, whole=True)
             for name, cut in found.dead.items():
                 dead.setdefault(name, (cut, end.node))
+        if not names and not unknown:
+            yield from by_name(script, scope, live, dead)
         if unknown or not live:
             continue
         yield from another(script, scope, live)
+        yield from own_step(script, scope, held)
         for end in held:
             yield from numbers(script, end, names)
         for name, (cut, node) in sorted(dead.items()):
             mine = any(related(name, other) for other in names)
             if mine and not any(related(name, other) for other in live) and not FIXED.search(name.lower()):
                 yield told(script, cut, node, name)
+
+
+def by_name(script: Script, scope: Scope, live: set[str], dead: dict[str, tuple[Cut, Any]]) -> Iterator[Hit]:
+    """g_loss = f(D(fake.detach())); g_opt.step(): the optimiser is handed in, and its name says whose it is."""
+    steps = [
+        event.who for event in training(script).events(scope) if event.kind in ("step", "scaler_step", "maybe_step")
+    ]
+    if len(set(steps)) < 2:
+        return
+    for name, (cut, node) in sorted(dead.items()):
+        low = name.rsplit(".", 1)[-1].lower()
+        if FIXED.search(low) or cut.reason not in ("detach", "no_grad") or any(related(name, one) for one in live):
+            continue
+        short = (low, low[:3], low[:1]) if len(low) > 3 else (low,)
+        held = [who for who in steps if set(re.split(r"[._]", who.lower())) & set(short)]
+        if held:
+            yield told(script, cut, node, name)
 
 
 def numbers(script: Script, end: Any, names: set[str]) -> Iterator[Hit]:
@@ -163,23 +183,50 @@ def another(script: Script, scope: Scope, live: set[str]) -> Iterator[Hit]:
         yield Hit(value.node, told, "certain", cause="train.params_not_in_optimizer")
 
 
+def own_step(script: Script, scope: Scope, held: list[Any]) -> Iterator[Hit]:
+    """With several optimisers in one function: networks that a loss reaches, while neither the optimiser stepped next
+    nor any other holds them."""
+    events = training(script).events(scope)
+    steps = [event for event in events if event.kind in ("step", "scaler_step")]
+    if len(steps) < 2 or any(event.through for event in steps):
+        return
+    whole = [networks_of(script, event, scope) for event in steps]
+    if not all(whole):
+        return
+    names = set().union(*whole)
+    for end in held:
+        after = [event for event in steps if event.order[0] > end.where.order]
+        if not after:
+            continue
+        live = reach(script, end.node, end.where, frozenset(names)).live
+        mine = networks_of(script, after[0], scope)
+        yield from beside(
+            script,
+            after[0],
+            scope,
+            mine,
+            {name for name in live if not any(related(name, other) for other in names)} | (live & mine),
+        )
+
+
 def beside(script: Script, event: Event, scope: Scope, names: set[str], live: set[str]) -> Iterator[Hit]:
     """Networks that the loss reaches and that were made here, while the only optimiser holds others, and nothing in the
     file asks for their parameters."""
     if not names or not any(related(name, other) for name in names for other in live):
         return
     words = set(script.module.names)
-    if words & {"requires_grad", "requires_grad_", "load_state_dict", "from_pretrained", "freeze", "add_param_group"}:
+    if words & {"requires_grad", "requires_grad_", "from_pretrained", "freeze", "add_param_group"}:
         return
     for name in sorted(live):
         made = origin(script, name, scope)
         if any(related(name, other) for other in names) or not isinstance(made, ast.Call) or FIXED.search(name.lower()):
             continue
-        uses = [script.parent(node) for node in script.loads(name) if text(node) == name]
+        uses = [(script.parent(node), script.statement(node)) for node in script.loads(name) if text(node) == name]
         plain = all(
             (isinstance(use, ast.Attribute) and use.attr in PLAIN)
             or (isinstance(use, ast.Call) and text(use.func) == name)
-            for use in uses
+            or follows(statement)
+            for use, statement in uses
         )
         if plain and event.value is not None and event.value.node in script.module.up:
             yield Hit(
@@ -190,6 +237,21 @@ def beside(script: Script, event: Event, scope: Scope, names: set[str], live: se
 
 
 PLAIN = ("train", "eval", "to", "cuda", "state_dict")
+
+
+def follows(statement: ast.AST) -> bool:
+    """Whether a network is only copied here, or another made to follow it."""
+    if isinstance(statement, ast.Assign):
+        said = ast.unparse(statement.value)
+        return "deepcopy(" in said and "optim" not in said and "parameters" not in said
+    if isinstance(statement, ast.For):
+        said = ast.unparse(statement)
+        moves = any(word in said for word in (".lerp_(", ".copy_(", ".mul_(", ".load_state_dict(", ".data"))
+        return moves and "optim" not in said and "append(" not in said
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        last = text(statement.value.func).rsplit(".", 1)[-1].lower()
+        return any(word in last for word in ("soft", "hard", "sync", "polyak", "copy", "update_target", "load_state"))
+    return False
 
 
 def origin(script: Script, name: str, scope: Scope) -> object:
@@ -216,7 +278,8 @@ def origin(script: Script, name: str, scope: Scope) -> object:
     plain = len(values) == 1 and (values[0].kind in ("instance", "made") and network(script, values[0]))
     if isinstance(node, ast.Subscript):
         return values[0].node if plain else None
-    return node if plain and values[0].node is node else None
+    made_there = plain and values[0].where is not None and values[0].where.block.scope.kind == "function"
+    return node if plain and (values[0].node is node or made_there) else None
 
 
 def handed_out(script: Script, call: ast.Call, step: int, where: Where) -> object:
@@ -293,8 +356,11 @@ def around(outer: Scope, scope: Scope) -> bool:
 
 
 def in_forwards(script: Script) -> Iterator[Hit]:
-    if any("PreTrained" in name or "pretrained" in name for name in script.module.names):
+    if script.tests or any("PreTrained" in name for name in script.module.names):
         return
+    cutters = cutting_functions(script)
+    loads = script.loads("data") if script.mentions("data") else []
+    reads_data = {script.class_of(script.scope(node)) for node in loads if isinstance(node, ast.Attribute)}
     for cls, forward in (
         (cls, cls.methods[name])
         for cls in script.module.classes
@@ -302,15 +368,29 @@ def in_forwards(script: Script) -> Iterator[Hit]:
         if name in cls.methods
     ):
         # Cheap questions first: most classes cut nothing.
-        if not forward.returns or forward.yields or not script.is_module(cls):
+        if not forward.returns or forward.yields:
             continue
-        if CUTTING.isdisjoint(words(cls)) and not borrows(script, cls):
+        done = called_by(cls)
+        quiet = script.mentions("no_grad", "inference_mode")
+        if (
+            not quiet
+            and CUTTING.isdisjoint(done)
+            and cutters.isdisjoint(done)
+            and cls not in reads_data
+            and not borrows(script, cls)
+        ):
             continue
-        if not FREEZES.isdisjoint(words(cls)) or script.grad_off(Where(forward.body, 1 << 60)) is not None:
+        if not script.is_module(cls):
             continue
-        made = {name for name in built(script, cls) if not FIXED.search(name.lower())}
+        said = words(cls)
+        if CUTTING.isdisjoint(said) and cutters.isdisjoint(said) and not borrows(script, cls):
+            continue
+        if not FREEZES.isdisjoint(said) or script.grad_off(Where(forward.body, 1 << 60)) is not None:
+            continue
+        made = {name: fresh for name, fresh in built(script, cls) if not FIXED.search(name.lower())}
         if not made:
             continue
+        loaded = not LOADS.isdisjoint(said)
         live: set[str] = set()
         dead: dict[str, Cut] = {}
         unknown = False
@@ -320,25 +400,71 @@ def in_forwards(script: Script) -> Iterator[Hit]:
             live |= found.live
             dead.update(found.dead)
         for name, cut in sorted(dead.items()):
+            part = name.removeprefix("self.").split(".")[0]
+            fresh = made.get(part, False) and not loaded
             known = (
-                name.removeprefix("self.").split(".")[0] in made
-                and cut.reason in CUTS
+                part in made
+                and cut.reason in (CUTS if fresh or asked_for(script, part) else SLIPS)
                 and not any(related(name, other) for other in live)
             )
             if known and not unknown and not elsewhere(script, cls, name, forward):
-                told = f"{name} is built with fresh weights, but {WHAT[cut.reason]} keeps every gradient from it."
+                what = "is built with fresh weights" if fresh else "is a part of the model"
+                told = f"{name} {what}, but {WHAT[cut.reason]} keeps every gradient from it."
                 if cut.node not in script.module.up and cut.node not in script.module.place:
                     yield Hit(forward.returns[0][0], told, related=cut_at(script, forward, cut))
                     continue
                 cause = "train.no_grad_in_training" if cut.reason == "no_grad" else ""
                 if cut.node in script.module.up or cut.node in script.module.place:
-                    says = f"{name} is built with fresh weights, but {WHAT[cut.reason]} keeps every gradient from it."
-                    yield Hit(cut.node, says, cause=cause)
+                    yield Hit(cut.node, told, cause=cause)
 
 
 CUTTING = frozenset("detach no_grad inference_mode data numpy item tensor from_numpy round sign floor".split())
 # An argmax is often meant: routing, codes. Rounding all of what a layer gives is not, without a way around it.
 CUTS = ("detach", "no_grad", "data", "numpy", "item", "wrapped", "round")
+# Nobody freezes a part by one of these.
+SLIPS = ("data", "numpy", "item", "wrapped", "round")
+
+
+def asked_for(script: Script, part: str) -> bool:
+    """Whether an optimiser of the file is given the parameters of this part by its name."""
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Attribute)
+        and call.func.value.attr == part
+        and not isinstance(script.statement(call), ast.For)
+        for call in script.calls("parameters")
+    )
+
+
+def called_by(cls: Class) -> set[str]:
+    """The last names of everything that the methods of a class call."""
+    return {
+        call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        for method in cls.methods.values()
+        for call in method.calls
+    }
+
+
+MANY = 150  # files, beyond which what a file brings in is not looked after here
+
+
+def cutting_functions(script: Script) -> frozenset[str]:
+    """Functions of the file, or brought in from the project, that may cut a gradient in what they return."""
+    found: set[str] = set()
+    own = not CUTTING.isdisjoint(script.module.names)
+    small = len(script.project.files) <= MANY
+    for name, defs in script.module.main.defs.items():
+        made = defs[-1]
+        if made.how == "def" and own:
+            func = script.module.functions[made.value]
+            if any(isinstance(call.func, ast.Attribute) and call.func.attr in CUTTING for call in func.calls):
+                found.add(name)
+        elif small and made.how == "import" and name in script.module.calls and name.islower():
+            found |= {name} if script.project.may_mention(made.value, script.module, ROUNDS) else set()
+    return frozenset(found)
+
+
+ROUNDS = frozenset("detach numpy item from_numpy round sign floor".split())
 
 
 def borrows(script: Script, cls: Class) -> bool:
@@ -367,14 +493,18 @@ def words(cls: Class) -> set[str]:
     return {getattr(part, "attr", getattr(part, "id", getattr(part, "arg", ""))) or "" for part in ast.walk(cls.node)}
 
 
-def built(script: Script, cls: Class) -> Iterator[str]:
-    """Attributes that hold layers made in __init__, with weights that nobody else has trained."""
+def built(script: Script, cls: Class) -> Iterator[tuple[str, bool]]:
+    """Attributes that hold networks made in __init__, and whether nobody else has trained their weights."""
     for name, defs in cls.attrs.items():
         if len(defs) == 1 and defs[0].how == "=" and not defs[0].path and isinstance(defs[0].value, ast.Call):
             values = script.values.defined(defs[0], None)
-            fresh = all(value.kind == "instance" and value.const != "self" for value in values)
-            if fresh and all(weighs(script, value) for value in values):
-                yield name
+            if all(value.kind == "instance" and value.const != "self" for value in values):
+                if all(weighs(script, value) for value in values):
+                    yield name, True
+                elif all(network(script, value) for value in values):
+                    yield name, False
+            elif all(network(script, value) for value in values if value.kind == "made") and values[0].kind == "made":
+                yield name, False
 
 
 def elsewhere(script: Script, cls: Class, name: str, forward: Scope) -> bool:
@@ -393,6 +523,33 @@ def elsewhere(script: Script, cls: Class, name: str, forward: Scope) -> bool:
         ):
             return True
     return False
+
+
+# --- actions without a gradient
+
+
+def sampled(script: Script) -> Iterator[Hit]:
+    """act = dist.sample(); actor_loss = -critic(obs, act).mean(): the critic's gradient ends at the draw."""
+    for call in script.calls("sample") if script.mentions("critic", "qf", "q1", "qf1", "q_net") else ():
+        statement, where = script.statement(call), script.where(call)
+        if call.args or not isinstance(statement, ast.Assign) or script.grad_off(where) is not None:
+            continue
+        scope = where.block.scope
+        names = {text(target) for target in statement.targets} - {""}
+        if not re.search(r"actor|policy|(^|_)pi(_|$)", f"{scope.name} {' '.join(scope.defs)}") or not names:
+            continue
+        for other in scope.calls:
+            given = {part.id for arg in other.args for part in ast.walk(arg) if isinstance(part, ast.Name)}
+            kept = text(getattr(script.statement(other), "targets", [None])[0])
+            aim = isinstance(script.statement(other), ast.Return) and "loss" in scope.name
+            aim = aim or re.search(r"(actor|policy|pi)_?loss", kept) is not None
+            judged = re.search(r"critic|(^|[._])qf?\d?(_net)?$", text(other.func)) is not None
+            quiet = script.grad_off(script.where(other)) is not None
+            if judged and aim and names & given and not quiet and script.where(other).order > where.order:
+                yield Hit(
+                    call, "is drawn without a gradient: the critic cannot tell the actor how to move. Use rsample."
+                )
+                break
 
 
 # --- requires_grad on a loss

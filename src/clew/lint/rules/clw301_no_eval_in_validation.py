@@ -13,9 +13,9 @@ import ast
 from collections.abc import Iterator
 
 from clew.lint.conditions import spelled
-from clew.lint.index import Scope
+from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
 from clew.lint.training import Event, here, training
 from clew.lint.validation import has_modes, prepared, validations
 from clew.lint.values import argument
@@ -26,10 +26,11 @@ from clew.lint.values import argument
     "no-eval-in-validation",
     "train.train_mode_in_eval",
     "likely",
-    "backward manual_backward no_grad inference_mode",
+    "backward manual_backward no_grad inference_mode validation_step",
 )
 def check(script: Script) -> Iterator[Hit]:
     yield from shared(script)
+    yield from in_steps(script)
     for found in validations(script):
         scope = found.loop.block.scope
         modes = has_modes(script, found.call)
@@ -49,6 +50,17 @@ def check(script: Script) -> Iterator[Hit]:
         )
 
 
+def in_steps(script: Script) -> Iterator[Hit]:
+    """self.train() in the validation_step of Lightning."""
+    for cls in script.module.classes if script.mentions("validation_step", "test_step") else ():
+        for name in ("validation_step", "test_step", "on_validation_start", "on_validation_epoch_start"):
+            step = cls.methods.get(name)
+            for call in step.calls if step is not None else ():
+                on = step is not None and text(call.func) == f"{step.me}.train" and not call.args and not call.keywords
+                if on and script.is_module(cls):
+                    yield Hit(call, "puts the model into training mode while it is validated.")
+
+
 def shared(script: Script) -> Iterator[Hit]:
     """One function for both phases, which sets one mode for both."""
     if not script.mentions("backward", "manual_backward") or not script.mentions("train", "eval"):
@@ -60,6 +72,11 @@ def shared(script: Script) -> Iterator[Hit]:
         back = [event for event in events if event.kind == "backward" and not event.maybe]
         modes = [event for event in events if event.kind in ("train", "eval", "mode")]
         switch = phase(script, back[0], scope) if back else ""
+        if switch and modes and all(event.kind == "train" and under(event, back[0], scope) for event in modes):
+            if phases(scope, switch) or both(script, scope, switch):
+                says = f"sets the mode for training only: with the other value of {switch} the model stays in it."
+                yield Hit(here(script, modes[0]), says)
+            continue
         if not switch or len({event.kind for event in modes}) != 1 or modes[0].kind == "mode":
             continue
         # A mode that is set under a condition is set on purpose.
@@ -72,6 +89,16 @@ def shared(script: Script) -> Iterator[Hit]:
         which, cause = ("training", "") if modes[0].kind == "train" else ("evaluation", "train.eval_mode_in_training")
         says = f"runs for both values of {switch}: training and validation both happen in {which} mode."
         yield Hit(here(script, modes[0]), says, cause=cause)
+
+
+def under(event: Event, back: Event, scope: Scope) -> bool:
+    """Whether a mode is set under the same condition as backward, and nothing is set otherwise."""
+    tests = [block.node.test for block in event.block.chain() if block.kind == "if" and isinstance(block.node, ast.If)]
+    others = [block.node.test for block in back.block.chain() if block.kind == "if" and isinstance(block.node, ast.If)]
+    held = {ast.unparse(spelled(test, Where(scope.body, 1 << 60))) for test in others}
+    found = {ast.unparse(spelled(test, Where(scope.body, 1 << 60))) for test in tests}
+    blocks = [block for block in event.block.chain() if block.kind == "if" and isinstance(block.node, ast.If)]
+    return bool(found & held) and not any(block.node.orelse for block in blocks)  # type: ignore[attr-defined]
 
 
 def phase(script: Script, back: Event, scope: Scope) -> str:

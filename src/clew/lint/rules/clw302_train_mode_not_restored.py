@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
-from clew.lint.training import name_here, training
+from clew.lint.training import Loop, name_here, training
 from clew.lint.training import trained as trained_models
 
 
@@ -25,12 +25,20 @@ def check(script: Script) -> Iterator[Hit]:
         names = trained_models(script, loop)
         for event in off:
             name = name_here(script, event)
-            if name and name in names:
+            if name and name in names and not made_anew(loop, name):
                 yield Hit(
                     event.through[0] if event.through else event.node,
                     f"puts {name} into evaluation mode, and nothing in this loop calls train() again.",
                 )
                 break
+
+
+def made_anew(loop: Loop, name: str) -> bool:
+    """Whether every turn sets the model to a new one, which comes in training mode."""
+    return any(
+        made.how == "=" and loop.block in made.where.block.chain()
+        for made in loop.block.scope.defs.get(name.split(".")[0], [])
+    )
 
 
 def conditional(event: object) -> bool:

@@ -19,8 +19,9 @@ from clew.lint.training import Event, Loop, here, training
 from clew.lint.training import trained as trained_models
 
 
-@rule("CLW303", "training-in-eval-mode", "train.eval_mode_in_training", "likely", "eval backward")
+@rule("CLW303", "training-in-eval-mode", "train.eval_mode_in_training", "likely", "eval backward training_step")
 def check(script: Script) -> Iterator[Hit]:
+    yield from in_step(script)
     program = training(script)
     for loop in program.training():
         if not loop.has("step", "scaler_step"):
@@ -49,6 +50,17 @@ def check(script: Script) -> Iterator[Hit]:
         for name, off in state.items():
             if name in names and not loop.has("train", "mode"):
                 yield Hit(here(script, off), f"{name} is in evaluation mode when the training loop begins.")
+
+
+def in_step(script: Script) -> Iterator[Hit]:
+    """self.eval() in the training_step of Lightning."""
+    for cls in script.module.classes if script.mentions("training_step") else ():
+        step = cls.methods.get("training_step")
+        for call in step.calls if step is not None else ():
+            assert step is not None
+            later = [one for one in step.calls if text(one.func) == f"{step.me}.train"]
+            if text(call.func) == f"{step.me}.eval" and not call.args and not later and script.is_module(cls):
+                yield Hit(call, "puts the whole model into evaluation mode in every training step.")
 
 
 def handed_over(script: Script, made: Def) -> ast.AST | None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from clew.lint.data import loaders
+from clew.lint.data import helper, loaders
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
@@ -38,7 +38,7 @@ def check(script: Script) -> Iterator[Hit]:
     yield from same_split(script)
     for node in script.module.statements.get(ast.Assign, []):
         call = node.value
-        if not isinstance(call, ast.Call) or not JUDGES.search(text(call.func).rsplit(".", 1)[-1]):
+        if not isinstance(call, ast.Call):
             continue
         names = [
             text(part)
@@ -47,13 +47,32 @@ def check(script: Script) -> Iterator[Hit]:
         ]
         if not names or not all(HELD_OUT.search(name.rsplit(".", 1)[-1]) and not TRAIN.search(name) for name in names):
             continue
+        if not JUDGES.search(text(call.func).rsplit(".", 1)[-1]) and not measures(script, call):
+            continue
         given = [text(arg).rsplit(".", 1)[-1] for arg in (*call.args, *(word.value for word in call.keywords))]
         on_train = [name for name in given if TRAIN.search(name) and not HELD_OUT.search(name)]
         if on_train and not any(HELD_OUT.search(name) for name in given) and "train" not in text(call.func).lower():
             yield Hit(call, f"{names[0]} is computed on {on_train[0]}.")
 
 
+def measures(script: Script, call: ast.Call) -> bool:
+    """Whether a function of the project goes over a loader, applies a model and computes no gradients."""
+    func = helper(script, call, script.where(call))
+    if func is None or "train" in func.name.lower() or len(call.args) < 2:
+        return False
+    said = {one.func.attr for one in func.calls if isinstance(one.func, ast.Attribute)}
+    quiet = "eval" in said or any(
+        "no_grad" in ast.unparse(item.context_expr) or "inference_mode" in ast.unparse(item.context_expr)
+        for block in func.withs
+        for item in getattr(block.node, "items", [])
+    )
+    return not said & {"backward", "step", "fit"} and quiet
+
+
 PAIRS = (("train_dataset", "eval_dataset"), ("train_dataloaders", "val_dataloaders"), ("train_loader", "val_loader"))
+
+
+PICKS = ("select", "shuffle", "shard", "take")
 
 
 def given_twice(script: Script) -> Iterator[Hit]:
@@ -65,7 +84,12 @@ def given_twice(script: Script) -> Iterator[Hit]:
             for call in scope.calls:
                 both = {word.arg: word.value for word in call.keywords if word.arg in (train, judged)}
                 said = part_of(script, both[train]) if len(both) == 2 else ""
-                if said and said == part_of(script, both[judged]) and TRAIN.search(said.rsplit(".", 1)[-1]):
+                other = both.get(judged)
+                while (
+                    isinstance(other, ast.Call) and isinstance(other.func, ast.Attribute) and other.func.attr in PICKS
+                ):
+                    other = other.func.value  # the first rows of the same part
+                if said and said == part_of(script, other) and TRAIN.search(said.rsplit(".", 1)[-1]):
                     yield Hit(both[judged], f"{judged} is {said}, the set that training reads.")
 
 

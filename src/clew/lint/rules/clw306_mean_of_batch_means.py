@@ -1,7 +1,8 @@
 """A metric is averaged over batches of unequal size.
 
 What it sees: in a validation loop, the mean of each batch is added up, or kept in a list, and divided by the number
-of batches, while the loader keeps its last, smaller batch; a meter that is told the mean and not the batch's size.
+of batches, while the loader keeps its last, smaller batch; a meter that is told the mean and not the batch's size;
+means added up and divided by the number of examples.
 Why it matters: the examples of the last batch weigh more than the others. With a few batches or metrics that are not
 means (F1, perplexity) the figure is visibly off, and it depends on the batch size.
 Silent when: the loader drops the last batch, or the sum is over examples.
@@ -37,6 +38,17 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(
                     node, "adds the means of batches whose last one is smaller; the examples in it count for more."
                 )
+            elif (
+                loop in script.where(node).block.chain()
+                and (mean_loss(script, node.value) or batch_mean(script, node.value) or named_loss(node.value))
+                and divided(script, text(node.target), f"{source}.dataset")
+            ):
+                told = "adds the means of batches and divides by the number of examples: the result is far too small."
+                yield Hit(node, told, "likely")
+        for part in script.module.nodes.get(ast.BinOp, []):
+            if isinstance(part.op, ast.Div) and script.scope(part) is loop.scope and full_batches(part.right, source):
+                told = "counts the last batch as a full one: it is divided by more examples than there are."
+                yield Hit(part, told)
         yield from metered(script, loop)
         for call in script.calls("append"):
             if (
@@ -48,6 +60,24 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(
                     call, "keeps the means of batches whose last one is smaller; the examples in it count for more."
                 )
+
+
+def full_batches(node: ast.expr, source: str) -> bool:
+    """len(loader) * batch_size"""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return False
+    sides = [ast.unparse(node.left), ast.unparse(node.right)]
+    return f"len({source})" in sides and any(side.endswith("batch_size") for side in sides)
+
+
+def named_loss(node: ast.AST) -> bool:
+    """criterion(out, y).item(): losses of torch are means unless told otherwise."""
+    call = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    if not isinstance(node, ast.Call) or not isinstance(call, ast.Call) or node.func.attr != "item":  # type: ignore[attr-defined]
+        return False
+    last = text(call.func).rsplit(".", 1)[-1].lower()
+    said = any(word.arg == "reduction" for word in call.keywords)
+    return not said and last in ("criterion", "crit", "loss_fn", "loss_func", "loss_function")
 
 
 def metered(script: Script, loop: Block) -> Iterator[Hit]:
@@ -62,6 +92,15 @@ def metered(script: Script, loop: Block) -> Iterator[Hit]:
         if func is None and "." not in said and not said[0].isupper():
             held = [value.cls for value in script.value(call.func) if value.kind == "instance" and value.cls]
             func = held[0].methods.get("__call__") if len(held) == 1 else None
+        if (
+            func is not None
+            and func.cls is not None
+            and len(func.params) == 2 == len(call.args) + 1
+            and counts_turns(func)
+        ):
+            if batch_mean(script, call.args[0]) or mean_loss(script, call.args[0]) or named_loss(call.args[0]):
+                yield Hit(call, "counts a smaller last batch as much as a full one: the meter is told no size.")
+            continue
         if func is None or func.cls is None or len(func.params) != len(call.args) + 2:
             continue
         count = default_of(func, func.params[-1])
@@ -72,6 +111,14 @@ def metered(script: Script, loop: Block) -> Iterator[Hit]:
             if weighed(func, name) and (batch_mean(script, given) or mean_loss(script, given)):
                 told = f"{func.params[-1]} stays 1: the meter counts a smaller last batch as much as a full one."
                 yield Hit(call, told)
+
+
+def counts_turns(func: Scope) -> bool:
+    """self.total += value; self.count += 1"""
+    adds = [part for part in ast.walk(func.node) if isinstance(part, ast.AugAssign) and isinstance(part.op, ast.Add)]
+    return any(text(part.value) == func.params[1] for part in adds) and any(
+        isinstance(part.value, ast.Constant) and part.value.value == 1 for part in adds
+    )
 
 
 def weighed(func: Scope, name: str) -> bool:

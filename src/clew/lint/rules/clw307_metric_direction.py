@@ -65,11 +65,14 @@ def figure(script: Script, node: Any, where: Where, deep: int = 4) -> str:
     if deep == 0 or isinstance(node, ast.UnaryOp | ast.BinOp):
         return ""
     if isinstance(node, ast.Call):
-        name = text(node.func).rsplit(".", 1)[-1]
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else text(node.func)
         if name in ("item", "mean", "cpu", "float") and isinstance(node.func, ast.Attribute):
             return figure(script, node.func.value, where, deep - 1)
         if name in ("mean", "float", "round") and node.args:
             return figure(script, node.args[0], where, deep - 1)
+        if name in ("cross_val_score", "cross_validate"):
+            said = script.constant(script.arg(node, -1, "scoring"))
+            return "max" if said is None or isinstance(said, str) else ""  # sklearn's scores are all to be maximised
         func = helper(script, node, where)
         if func is not None and len(func.returns) == 1 and not way(name):
             return figure(script, func.returns[0][0], func.returns[0][1], deep - 1)
@@ -154,6 +157,8 @@ def studies(script: Script) -> Iterator[Hit]:
         mode = {"minimize": "min", "maximize": "max"}.get(str(asked), "")
         for value in script.value(call.args[0]):
             func = value.func if value.kind == "function" else None
+            if func is not None and isinstance(func.node, ast.Lambda):
+                func = helper(script, func.node.body, script.where(func.node.body))  # lambda trial: objective(trial, X)
             found = {figure(script, given, where) for given, where in func.returns} if func is not None else set()
             better = found.pop() if len(found) == 1 else ""
             if mode and better and mode != better:

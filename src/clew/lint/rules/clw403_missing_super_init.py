@@ -28,6 +28,8 @@ BASES = (
 def check(script: Script) -> Iterator[Hit]:
     for cls in script.module.classes:
         init = cls.methods.get("__init__")
+        if init is not None and len(cls.node.bases) > 1:
+            yield from other_base_only(script, cls, init)
         if init is None or len(cls.node.bases) != 1:
             continue
         if script.dotted(cls.node.bases[0]) not in BASES and not inherits(script, cls):
@@ -53,6 +55,27 @@ def check(script: Script) -> Iterator[Hit]:
             f"{cls.name}.__init__ never calls super().__init__(): nothing can be registered.",
             fix=None if text else fix,
         )
+
+
+def other_base_only(script: Script, cls: Class, init: Scope) -> Iterator[Hit]:
+    """class Block(Mixin, nn.Module) whose __init__ initialises the mixin, or nothing, and sets layers."""
+    if not any(script.dotted(base) in BASES for base in cls.node.bases):
+        return
+    calls = [call for call in init.calls if isinstance(call.func, ast.Attribute) and call.func.attr == "__init__"]
+    layers = [
+        target
+        for target, value, _ in init.attr_sets
+        if isinstance(value, ast.Call) and script.dotted(value.func).startswith("torch.nn.")
+    ]
+    if not layers or init.node.decorator_list or cls.node.decorator_list:  # type: ignore[attr-defined]
+        return
+    for call in calls:
+        values = script.value(call.func.value)  # type: ignore[attr-defined]
+        plain = len(values) == 1 and values[0].kind == "class" and values[0].cls is not None
+        held = values[0].cls if plain else None
+        if held is None or "__init__" in held.methods or held.node.bases:
+            return  # super().__init__(), the module's own, or one that may call on
+    yield Hit(init.node, f"{cls.name}.__init__ never initialises nn.Module: nothing can be registered.")
 
 
 def too_late(script: Script, init: Scope) -> ast.AST | None:

@@ -51,6 +51,9 @@ def check(script: Script) -> Iterator[Hit]:
         if len(sizes) == 3 and anchors(script, base, sizes):
             yield Hit(call, "counts channels among the places of the image: permute(0, 2, 3, 1) first.", "look")
             continue
+        if by_sizes(script, base, sizes):
+            yield Hit(call, "draws new borders over axes in another order and moves no numbers: transpose instead.")
+            continue
         shape = unpacked(script, base, script.where(call), 6)
         if shape and swapped(shape, sizes):
             yield Hit(
@@ -59,6 +62,26 @@ def check(script: Script) -> Iterator[Hit]:
             )
         elif len(sizes) == 3 and merges(script, sizes, call) and layout(script, base, script.where(call)) == FIRST:
             yield Hit(call, "merges heads that still stand before the positions: transpose(1, 2) first.")
+
+
+def by_sizes(script: Script, base: Any, sizes: list[Any]) -> bool:
+    """x.reshape(x.size(0), x.size(2), -1): the third axis before the second, by numbers."""
+    name = text(base)
+    at: list[int] = []
+    for size in sizes:
+        if isinstance(size, ast.Call) and isinstance(size.func, ast.Attribute) and size.func.attr == "size":
+            place, owner = script.constant(script.arg(size, 0)), text(size.func.value)
+        elif isinstance(size, ast.Subscript) and isinstance(size.value, ast.Attribute) and size.value.attr == "shape":
+            place, owner = script.constant(size.slice), text(size.value.value)
+        elif script.constant(size) == -1:
+            continue
+        else:
+            return False
+        if not isinstance(place, int) or owner != name or place < 0:
+            return False
+        at.append(place)
+    rest = len(sizes) == 3 and at == [0, 2] and script.constant(sizes[2]) == -1
+    return bool(name) and (rest or (len(at) == len(sizes) and at != sorted(at) and len(set(at)) == len(at)))
 
 
 def anchors(script: Script, base: Any, sizes: list[Any]) -> bool:
@@ -100,12 +123,14 @@ def heads_first(shape: list[str], sizes: list[Any]) -> bool:
     names = [text(size) for size in sizes]
     if len(shape) != 3 or len(names) != 4 or names[0] != shape[0]:
         return False
+    width: Any = sizes[3]
+    shared = isinstance(width, ast.BinOp) and isinstance(width.op, ast.FloorDiv) and text(width.right) == names[1]
     return (
         names[2] == shape[1]
         and names[1] not in shape
         and names[3] not in shape
         and names[1] != ""
-        and "head" in names[1].lower()
+        and ("head" in names[1].lower() or shared)
     )
 
 

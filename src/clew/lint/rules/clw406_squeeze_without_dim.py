@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from clew.lint.flow import reaching
+from clew.lint.index import Where
 from clew.lint.losses import loss_calls
 from clew.lint.model import Fix
 from clew.lint.registry import rule
@@ -66,6 +67,8 @@ def single(script: Script, call: ast.Call, base: ast.expr) -> bool:
     scope = script.scope(call)
     if scope.kind != "function" or scope.cls is None or not script.is_module(scope.cls):
         return False
+    if pooled(script, base, script.where(call)):
+        return True
     values = script.value(base)
     owner = values[0].owner if len(values) == 1 and values[0].name == "linear" else None
     if owner is None or not isinstance(owner.node, ast.Call):
@@ -73,6 +76,29 @@ def single(script: Script, call: ast.Call, base: ast.expr) -> bool:
     at = 1 if owner.name.endswith("Linear") else -1
     home = script.at_home(owner.where) if owner.where is not None else script
     return bool(home.constant(script.arg(owner.node, at, "out_features")) == 1)
+
+
+def pooled(script: Script, node: ast.expr, where: Where) -> bool:
+    """self.pool(x).squeeze() with AdaptiveAvgPool2d(1): (B, C, 1, 1), and (1, C, 1, 1) for one example."""
+    if isinstance(node, ast.Name):
+        defs = where.block.scope.defs.get(node.id, [])
+        made = reaching(defs, where) if defs else []
+        node = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else node
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+        return False
+    values = script.value(node.func)
+    return bool(values) and all(
+        value.kind == "instance"
+        and value.name.rsplit(".", 1)[-1].startswith(("AdaptiveAvgPool", "AdaptiveMaxPool"))
+        and isinstance(value.node, ast.Call)
+        and one_wide(script.arg(value.node, 0, "output_size"))
+        for value in values
+    )
+
+
+def one_wide(node: object) -> bool:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return all(isinstance(part, ast.Constant) and part.value == 1 for part in parts)
 
 
 def squeezed(node: object) -> bool:

@@ -3,7 +3,8 @@
 What it sees: `x += ...`, `x.add_(...)` or an assignment into a slice of x, after x was the output of exp, sigmoid,
 tanh, softmax, sqrt or relu in a forward pass; `x -= ...`, here or in a function of the project, on an example or a
 batch that was taken out of a stored array by an index or a slice;
-a tensor kept under a second name, `skip = x`, that is changed in place before that name is read.
+a tensor kept under a second name, `skip = x`, that is changed in place before that name is read; a write through .data
+to what a forward pass has just computed.
 Why it matters: these operations compute their gradient from their own output. Autograd notices most of these cases
 when backward runs; those through .data it does not, and the gradients are wrong.
 Silent when: the value is a copy, or gradients are off.
@@ -75,6 +76,74 @@ def check(script: Script) -> Iterator[Hit]:
             )
     yield from in_helpers(script)
     yield from changed_behind(script)
+    yield from behind_autograd(script)
+    yield from written_into(script)
+
+
+def behind_autograd(script: Script) -> Iterator[Hit]:
+    """attn.data[mask] = 0, h.data.clamp_(0, 1), x.data *= keep: a change that autograd is not told of, to what was just
+    computed in a forward pass."""
+    if not script.mentions("data"):
+        return
+    found: list[tuple[Any, Any]] = [(target.value, target) for target, _, _ in script.module.subscript_sets]
+    found += [
+        (call.func.value, call)
+        for name, calls in script.module.calls.items()
+        if name.endswith("_") and not name.endswith("__")
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+    ]
+    found += [(node.target, node) for node in script.module.statements.get(ast.AugAssign, [])]
+    found += [(target, target) for scope in script.module.scopes for target, _, _ in scope.attr_sets]
+    for base, node in found:
+        while isinstance(base, ast.Subscript):
+            base = base.value
+        held = base.value if isinstance(base, ast.Attribute) and base.attr == "data" else None
+        if isinstance(held, ast.Name) and computed_here(script, held, node):
+            yield Hit(
+                script.statement(node),
+                f"changes {held.id} through .data: autograd is not told, and computes gradients from what was there.",
+                "likely",
+            )
+
+
+def computed_here(script: Script, name: ast.Name, node: ast.AST) -> bool:
+    """Whether a name was given something computed in this forward pass, of which a gradient is asked."""
+    where = script.where(node)
+    scope = where.block.scope
+    cls = script.class_of(scope)
+    if scope.kind != "function" or cls is None or name.id not in scope.defs or scope.name.startswith(("_init", "init")):
+        return False
+    if scope.name == "__init__" or script.grad_off(where) is not None or not script.is_module(cls):
+        return False
+    made = reaching(scope.defs[name.id], where)
+    plain = [one for one in made if one.how == "=" and not one.path and isinstance(one.value, ast.Call | ast.BinOp)]
+    if len(plain) != len(made) or not made:
+        return False
+    for one in plain:
+        if isinstance(one.value, ast.BinOp):
+            continue
+        values = script.value(one.value)
+        fresh = {"zeros", "ones", "empty", "full", "zeros_like", "ones_like", "empty_like", "rand", "randn", "tensor"}
+        if not values or any(value.kind not in ("made", "binop") or value.name in fresh for value in values):
+            return False
+        if "detach" in ast.unparse(one.value) or "Parameter" in ast.unparse(one.value):
+            return False
+    return True
+
+
+def written_into(script: Script) -> Iterator[Hit]:
+    """attn[mask] = 0, attn.masked_fill_(mask, 0) right after softmax or another that keeps its output."""
+    found: list[tuple[Any, Any]] = [(target.value, target) for target, _, _ in script.module.subscript_sets]
+    found += [
+        (call.func.value, call)
+        for call in script.calls(*INPLACE)
+        if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
+    ]
+    for base, node in found:
+        if isinstance(base, ast.Name) and kept_output(script, base, node):
+            told = f"writes into {base.id}, but its gradient is computed from this very output."
+            yield Hit(script.statement(node), told)
 
 
 def changed_behind(script: Script) -> Iterator[Hit]:
@@ -142,6 +211,11 @@ OPS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
 
 def saved(script: Script, target: ast.Name, node: ast.AugAssign) -> bool:
+    return kept_output(script, target, node)
+
+
+def kept_output(script: Script, target: ast.Name, node: ast.AST) -> bool:
+    """Whether a name of a forward pass is what one of these operations gave, as it came."""
     where = script.where(node)
     scope = where.block.scope
     if scope.kind != "function" or script.grad_off(where) is not None or target.id not in scope.defs:

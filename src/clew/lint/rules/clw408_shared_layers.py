@@ -25,10 +25,24 @@ def check(script: Script) -> Iterator[Hit]:
         held, count = (node.left, node.right) if isinstance(node.left, ast.List) else (node.right, node.left)
         if not isinstance(held, ast.List) or not held.elts or script.constant(count) == 1:
             continue
-        if all(isinstance(item, ast.Call) and made(script, item) for item in held.elts):
+        if all(isinstance(item, ast.Name) and by_name(script, item) for item in held.elts):
+            yield Hit(node, "repeats one layer: all entries share the same weights.")
+        elif all(isinstance(item, ast.Call) and made(script, item) for item in held.elts):
             text = f"[{script.source(held.elts[0])} for _ in range({script.source(count)})]"
             fix = Fix("make each layer anew", False, (script.replace(node, text),)) if len(held.elts) == 1 else None
             yield Hit(node, "repeats one layer: all entries share the same weights.", fix=fix)
+
+
+def by_name(script: Script, node: ast.Name) -> bool:
+    """block = Block(d); [block] * n"""
+    if "shar" in node.id.lower() or "tied" in node.id.lower():
+        return False
+    values = script.value(node)
+    above = script.parent(script.parent(script.parent(node) or node) or node)
+    while isinstance(above, ast.Starred):
+        above = script.parent(above)
+    kept = isinstance(above, ast.Call) and script.dotted(above.func) in ("torch.nn.ModuleList", "torch.nn.Sequential")
+    return kept and all(value.kind == "instance" and isinstance(value.node, ast.Call) for value in values)
 
 
 def made(script: Script, call: ast.Call) -> bool:

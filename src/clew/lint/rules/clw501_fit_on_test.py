@@ -1,6 +1,7 @@
 """Preprocessing is fitted on held-out data.
 
-What it sees: fit or fit_transform of a scaler, imputer, encoder or projection on an array named test or val.
+What it sees: fit or fit_transform of a scaler, imputer, encoder or projection on an array named test or val,
+or a function of the project that scales each part by its own mean and spread.
 Why it matters: the held-out data is then scaled by its own statistics. The model sees another coordinate system than
 in training, and the score says nothing about new data.
 Silent when: only transform is called on it.
@@ -8,17 +9,19 @@ Fix: fit on the training part, transform the rest.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any
 
-from clew.lint.data import HELD_OUT, MILD, TRAIN, handed, helped, learner
-from clew.lint.index import Where
+from clew.lint.data import HELD_OUT, MILD, TRAIN, handed, helped, helper, learner, side
+from clew.lint.index import Scope, Where
 from clew.lint.model import Fix, Related
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import verb
 
 
-@rule("CLW501", "fit-on-test", "data.leak_split", "certain", "fit_transform fit fit_resample predict score")
+@rule("CLW501", "fit-on-test", "data.leak_split", "certain", "fit_transform fit fit_resample predict score mean")
 def check(script: Script) -> Iterator[Hit]:
     for call in script.calls("fit_transform", "fit"):
         given = script.arg(call, 0, "X")
@@ -42,6 +45,57 @@ def check(script: Script) -> Iterator[Hit]:
             )
 
     yield from by_helper(script)
+    yield from by_own_numbers(script)
+    yield from told_to_fit(script)
+
+
+def told_to_fit(script: Script) -> Iterator[Hit]:
+    """prep(test, fit=True), where that fits a transform of the project's own object."""
+    for scope in script.module.scopes:
+        for call in scope.calls:
+            flag = next((word for word in call.keywords if word.arg in ("fit", "train", "training", "is_train")), None)
+            name = base_name(call.args[0]) if flag is not None and call.args else ""
+            if flag is None or not (isinstance(flag.value, ast.Constant) and flag.value.value is True):
+                continue
+            if not name or side(name) != "out" or not isinstance(call.func, ast.Name | ast.Attribute):
+                continue
+            for value in script.value(call.func):
+                func = value.func if value.kind == "function" else None
+                if value.kind == "instance" and value.cls is not None:
+                    func = value.cls.methods.get("__call__")
+                fits = [] if func is None else [one for one in func.calls if verb(one) in ("fit", "fit_transform")]
+                if fits and flag.arg in (func.params if func is not None else ()):
+                    yield Hit(call, f"what is fitted on the training part is fitted anew on {name}.", "likely")
+                    break
+
+
+def by_own_numbers(script: Script) -> Iterator[Hit]:
+    """zscore(X_train) and zscore(X_test), where zscore takes the mean and spread of what it is given."""
+    found: dict[Any, dict[str, ast.Call]] = {}
+    for scope in script.module.scopes:
+        for call in scope.calls:
+            name = base_name(call.args[0]) if len(call.args) == 1 and not call.keywords else ""
+            part = side(name) if name else ""
+            if not part or not isinstance(call.func, ast.Name):
+                continue
+            func = helper(script, call, script.where(call))
+            if func is not None and len(func.params) == 1 and own_scale(func):
+                found.setdefault((scope, func), {}).setdefault(part, call)
+    for (_, func), sides in found.items():
+        if len(sides) == 2:
+            says = f"{func.name} scales held-out data by its own numbers, not by those of the training part."
+            yield Hit(sides["out"], says, "likely", cause="data.train_val_mismatch")
+
+
+def own_scale(func: Scope) -> bool:
+    """(a - a.mean(0)) / a.std(0), of the one parameter."""
+    name = func.params[0]
+    said = " ".join(ast.unparse(given) for given, _ in func.returns)
+    for made in (one for defs in func.defs.values() for one in defs if one.how == "="):
+        said += f" {ast.unparse(made.value)}" if isinstance(made.value, ast.AST) else ""
+    means = re.search(rf"\b{name}\.(mean|min|median)\(|\b(mean|min|median)\({name}\b", said)
+    spread = re.search(rf"\b{name}\.(std|max|quantile)\(|\b(std|max|quantile|ptp)\({name}\b", said)
+    return means is not None and spread is not None and "/" in said and not func.yields and not func.loops
 
 
 def joined(script: Script, node: Any) -> str:

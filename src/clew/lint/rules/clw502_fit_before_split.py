@@ -60,6 +60,34 @@ def check(script: Script) -> Iterator[Hit]:
     yield from of_all_rows(script)
     yield from followed(script, seen)
     yield from trained_on_all(script, seen)
+    yield from scored_on_all(script)
+
+
+SCORES = frozenset(
+    "f_classif f_regression chi2 mutual_info_classif mutual_info_regression r_regression corrwith".split()
+)
+
+
+def scored_on_all(script: Script) -> Iterator[Hit]:
+    """keep = best_columns(X, y), before folds divide X: columns are chosen with a look at the held-out labels."""
+    for division in divisions(script):
+        scope = division.where.block.scope
+        rows = {text(row) for row in division.rows} - {""}
+        for call in scope.calls if rows else ():
+            where = script.where(call)
+            if where.order >= division.where.order and division.kind != "folds":
+                continue
+            if where.order > division.where.order or not {text(arg) for arg in call.args} & rows:
+                continue
+            func = helper(script, call, where) if verb(call) not in SCORES else None
+            if verb(call) in SCORES or (func is not None and any(verb(one) in SCORES for one in func.calls)):
+                if func is not None and any(verb(one) in ("split", "train_test_split") for one in func.calls):
+                    continue
+                line = division.node.lineno
+                yield Hit(
+                    call, f"columns are chosen by the labels of all rows, and line {line} divides them afterwards."
+                )
+                break
 
 
 def trained_on_all(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
@@ -85,7 +113,7 @@ def trained_on_all(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
             judged = [
                 script.where(one).order
                 for one in script.calls("score", "predict", "predict_proba")
-                if text(one.func).rsplit(".", 1)[0] == name
+                if text(one.func).rsplit(".", 1)[0] in (name, f"{name}.best_estimator_")
                 and one.args
                 and roots(one.args[0])[:1]
                 and roots(one.args[0])[0] in out

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from clew.lint.data import Split, helper, roots, sources, splits
 from clew.lint.divide import divided, divisions
+from clew.lint.index import Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, one_a_line, text
 from clew.lint.trail import trail, verb
@@ -74,17 +75,19 @@ def followed(script: Script) -> Iterator[Hit]:
             continue
         stop = divided(script, slices=False)
         for step in (one for row in division.rows for one in trail(script, row, division.where, stop)):
-            why = in_time(step.node)
+            why = in_time(step.node, step.where)
             if why:
                 yield Hit(division.node, f"rows that follow each other in time ({why}) are divided at random.")
                 break
 
 
-def in_time(node: ast.AST) -> str:
+def in_time(node: ast.AST, where: Where | None = None) -> str:
     """What says that rows follow each other in time."""
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         return "windows of neighbouring rows" if windows(node) else ""
     name = verb(node)
+    if isinstance(node, ast.Subscript) and where is not None:
+        return "windows of neighbouring rows" if window_of(node, where) else ""
     if not isinstance(node, ast.Call):
         return ""
     if name in TIMELY or name in ("sliding_window_view", "asfreq"):
@@ -97,6 +100,17 @@ def in_time(node: ast.AST) -> str:
             return ""
         return str(name) if TIMED.search(said) and name != "to_datetime" else ""
     return ""
+
+
+def window_of(node: ast.Subscript, where: Where) -> bool:
+    """self.series[i : i + self.width] in __getitem__: neighbours share all rows but one."""
+    scope, cut = where.block.scope, node.slice
+    if scope.name != "__getitem__" or len(scope.params) < 2 or not isinstance(cut, ast.Slice):
+        return False
+    index = scope.params[1]
+    upper = cut.upper
+    wide = isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) and text(upper.left) == index
+    return text(cut.lower) == index and wide and all(made.how == "param" for made in scope.defs.get(index, []))
 
 
 def windows(node: ast.ListComp | ast.GeneratorExp) -> bool:

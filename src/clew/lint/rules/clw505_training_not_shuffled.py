@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from clew.lint.data import built, dataset_name, loaders
+from clew.lint.data import Built, built, dataset_name, loaders
 from clew.lint.index import Block, Where
 from clew.lint.model import Fix, Related
 from clew.lint.registry import rule
@@ -223,7 +223,12 @@ def by_helper(script: Script) -> Iterator[Hit]:
         fixed = Script.arg(made.inner, 2, "shuffle")
         passed = isinstance(fixed, ast.Name) and fixed.id in made.func.params
         off = isinstance(shuffle, ast.Constant) and shuffle.value is False
-        if not passed or not off or made.arg(3, "sampler") is not None or made.arg(4, "batch_sampler") is not None:
+        never = fixed is None and told_which(made) and not RESULT.search(name)
+        if (
+            not ((passed and off) or never)
+            or made.arg(3, "sampler") is not None
+            or made.arg(4, "batch_sampler") is not None
+        ):
             continue
         if not iterable(home, made.inner) and trains(script):
             yield Hit(
@@ -232,6 +237,15 @@ def by_helper(script: Script) -> Iterator[Hit]:
                 "likely" if script.mentions("backward") else "look",
                 related=(Related(made.func.module.path, made.inner.lineno, "the loader is made here"),),
             )
+
+
+RESULT = re.compile(r"score|acc|loss|metric|result|error|correct", re.I)
+
+
+def told_which(made: Built) -> bool:
+    """get_loader("train", 32): one function for all parts, which is told the part and shuffles none."""
+    given = [*made.call.args, *(word.value for word in made.call.keywords)]
+    return any(isinstance(arg, ast.Constant) and arg.value in ("train", "training", True) for arg in given)
 
 
 def with_shuffle(script: Script, call: ast.Call) -> str:

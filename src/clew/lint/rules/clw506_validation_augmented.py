@@ -41,11 +41,12 @@ def check(script: Script) -> Iterator[Hit]:
     for scope in script.module.scopes:
         for call in scope.calls:
             given = script.arg(call, -1, "transform") or script.arg(call, -1, "transforms")
-            if given is None and call.args and HELD_OUT.search(kept_as(script, call).rsplit(".", 1)[-1]):
-                given = next((arg for arg in call.args if isinstance(arg, ast.Name) and composed(script, arg)), None)
+            held = HELD_OUT.search(kept(script, call).rsplit(".", 1)[-1]) if given is None and call.args else None
+            if held or (given is None and len(call.args) > 2 and not_training(script, call)):
+                given = next((arg for arg in call.args if composed(script, arg)), None)
             if given is None:
                 continue
-            name = kept_as(script, call).rsplit(".", 1)[-1]
+            name = kept(script, call).rsplit(".", 1)[-1]
             held_out = bool(HELD_OUT.search(name)) and not TRAIN.search(name)
             if not held_out and not not_training(script, call):
                 continue
@@ -60,8 +61,17 @@ def check(script: Script) -> Iterator[Hit]:
         yield from shared(script)
 
 
-def composed(script: Script, node: ast.Name) -> bool:
+def kept(script: Script, call: ast.Call) -> str:
+    """The name of a data set, or of the loader that it is made for on the spot."""
+    above = script.parent(call)
+    inline = isinstance(above, ast.Call) and text(above.func).rsplit(".", 1)[-1] == "DataLoader"
+    return kept_as(script, above if inline and above is not None else call)
+
+
+def composed(script: Script, node: ast.expr) -> bool:
     """A transform put together from steps, handed over by position."""
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return False
     return all(value.kind == "instance" and value.name.endswith("Compose") for value in script.value(node))
 
 
@@ -116,6 +126,8 @@ PART = re.compile(r"^(split|phase|mode|stage|subset|part|fold|is_?train(ing)?|tr
 
 def not_training(script: Script, call: ast.Call) -> bool:
     """torchvision's way of naming the test part."""
+    if len(call.args) > 1 and script.dotted(call.func).startswith("torchvision.datasets."):
+        return script.constant(call.args[1]) in (False, "test", "val")
     return script.constant(script.arg(call, -1, "train")) is False or script.constant(
         script.arg(call, -1, "split")
     ) in ("test", "val")

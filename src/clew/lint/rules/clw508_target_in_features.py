@@ -10,8 +10,10 @@ Fix: X = frame.drop(columns=[target]).
 import ast
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from clew.lint.columns import Columns, Reader, frame_name
+from clew.lint.data import helper
 from clew.lint.divide import element
 from clew.lint.flow import reaching
 from clew.lint.index import Scope, Where
@@ -57,14 +59,88 @@ def followed(script: Script) -> Iterator[Hit]:
                     if said:
                         targets.setdefault(frame_name(part), set()).add(said)
                 elif INPUT.match(name) and (found := taken_columns(reader, part, where)) is not None:
-                    whole = part.args[0] if isinstance(part, ast.Call) and verb(part) == "get_dummies" else part
+                    whole = part.args[0] if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) else part
+                    whole = part.args[0] if isinstance(part, ast.Call) and verb(part) == "get_dummies" else whole
                     features.append((frame_name(whole), part, found))
+        yield from handed_out(script, reader, scope)
+        yield from derived(script, scope, targets, features)
         for frame, node, found in features:
             for target in sorted(targets.get(frame, ())):
                 held = target not in found.names if found.but else target in found.names
                 if held and frame and not removed(script, frame, target, node):
                     yield Hit(node, f"{frame}[{target!r}] is the target and is among the columns of the features.")
                     break
+
+
+PAST = ("shift", "rolling", "expanding", "cumsum", "groupby", "ewm", "transform", "diff", "pct_change", "rank")
+
+
+def derived(
+    script: Script, scope: Scope, targets: dict[str, set[str]], features: list[tuple[str, ast.AST, Columns]]
+) -> Iterator[Hit]:
+    """df["per_m2"] = df["price"] / df["area"], kept among the features while the price is the target."""
+    for target, value, where in script.module.subscript_sets:
+        frame, key = text(target.value), script.constant(target.slice)
+        names = targets.get(frame, set())
+        if where.block.scope is not scope or not isinstance(key, str) or key in names or not names:
+            continue
+        if not isinstance(value, ast.BinOp) or any(verb(part) in PAST for part in ast.walk(value)):
+            continue
+        used = {
+            script.constant(part.slice)
+            for part in ast.walk(value)
+            if isinstance(part, ast.Subscript) and text(part.value) == frame
+        }
+        for name in sorted(names & used):
+            for other, node, found in features:
+                held = key not in found.names if found.but else key in found.names
+                if (
+                    other == frame
+                    and held
+                    and name in found.names
+                    and found.but
+                    and not removed(script, frame, key, node)
+                ):
+                    yield Hit(
+                        script.statement(target), f"{key!r} is computed from {name!r}, the target, and is a feature."
+                    )
+                    return
+
+
+def handed_out(script: Script, reader: Reader, scope: Scope) -> Iterator[Hit]:
+    """return df.drop(columns="id"), df["price"], here or in a function that is called here for both."""
+    places: list[tuple[Any, Where, ast.AST | None]] = [(given, where, None) for given, where in scope.returns]
+    calls = {made.value for defs in scope.defs.values() for made in defs if made.path == (1,) and made.how == "="}
+    for call in calls:
+        func = helper(script, call, script.where(call)) if isinstance(call, ast.Call) else None
+        if func is not None and func.module is not script.module:
+            places += [(given, where, call) for given, where in func.returns]
+    for given, where, call in places:
+        parts = given.elts if isinstance(given, ast.Tuple) and len(given.elts) == 2 else []
+        said = column_of(reader, bare(parts[1]), where) if parts else ""
+        inner = bare(parts[0]) if parts else None
+        found = taken_columns(reader, inner, where) if said and inner is not None else None
+        if inner is None or found is None or not found.but or said in found.names:
+            continue
+        frame = frame_name(inner)
+        if (
+            frame
+            and frame == frame_name(bare(parts[1]))
+            and (call is not None or not removed(script, frame, said, inner))
+        ):
+            told = f"{frame}[{said!r}] is the target and is among the columns of the features."
+            yield Hit(call if call is not None else inner, told)
+
+
+def bare(node: ast.expr) -> ast.expr:
+    """df["price"] of df["price"].values, df["price"].to_numpy()."""
+    while True:
+        if isinstance(node, ast.Attribute) and node.attr == "values":
+            node = node.value
+        elif isinstance(node, ast.Call) and verb(node) in ("to_numpy", "astype", "copy"):
+            node = node.func.value  # type: ignore[attr-defined]
+        else:
+            return node
 
 
 def made_here(scope: Scope) -> Iterator[tuple[str, ast.expr, Where]]:
@@ -95,7 +171,13 @@ def taken_columns(reader: Reader, node: ast.AST, where: Where) -> Columns | None
         if isinstance(whole, ast.Name) and Script.arg(node, -1, "columns") is None:
             return reader.frame(whole, where)
         dropping = isinstance(node.func, ast.Attribute) and node.func.attr == "drop"
+        if isinstance(node.func, ast.Name) and node.args and isinstance(node.args[0], ast.Name):
+            dropping = helper(reader.script, node, where) is not None
         found = reader.frame(node, where) if dropping else None
+        if name == "select_dtypes" and isinstance(node.func, ast.Attribute):
+            found = reader.frame(node.func.value, where)
+            # Of the numbers a target that is asked for as one is a part; what else was taken away is not in sight.
+            return found if found is not None and found.but else None
         return found if found is not None and found.names else None
     if not isinstance(node, ast.Subscript):
         return None

@@ -17,8 +17,16 @@ from clew.lint.script import Hit, Script, text
 from clew.lint.trail import trail, verb
 from clew.lint.values import Value
 
-LABELS = re.compile(r"^(y|ys|labels?|targets?|train_?y|y_?train|train_labels?|train_targets?)$", re.I)
-INPUTS = re.compile(r"^(x|xs|inputs?|images?|features?|data|train_?x|x_?train|train_(data|images?|features?))$", re.I)
+LABELS = re.compile(
+    r"^(y|ys|labels?|labs?|targets?|tgts?|gts?|classes|answers|tags|ratings|y_(all|raw|full|np|arr|data)|"
+    r"train_?y|y_?tr(ain)?|train_labels?|train_targets?|labels?_(all|np|arr))$",
+    re.I,
+)
+INPUTS = re.compile(
+    r"^(x|xs|inputs?|images?|imgs?|feats?|features?|data|signals?|x_(all|raw|full|np|arr|data)|"
+    r"train_?x|x_?tr(ain)?|train_(data|images?|features?)|images?_(all|np|arr)|embeddings?|embs?)$",
+    re.I,
+)
 DRAWS = ("numpy.random.permutation", "torch.randperm")
 SHUFFLES = ("numpy.random.shuffle", "random.shuffle")
 
@@ -35,6 +43,7 @@ def check(script: Script) -> Iterator[Hit]:
     yield from shuffled_twice(script)
     yield from only_inputs(script)
     yield from given_back(script)
+    yield from side_by_side(script)
     yield from out_of_order(script)
     yield from shuffled_alone(script)
     yield from picked_apart(script)
@@ -116,8 +125,14 @@ def sampled_alone(script: Script) -> Iterator[Hit]:
             continue
         scope = script.scope(call)
         base, name = frame_of(call), text(statement.targets[0])
-        if not base or base == name or not INPUTS.match(name):
+        if not base or not INPUTS.match(name):
             continue
+        if base == name:
+            # X = df.drop(...); X = X.sample(frac=1): the frame that X and its labels were taken from
+            before = [made for made in scope.defs.get(name, []) if made.where.order < script.where(call).order]
+            base = frame_of(before[-1].value) if before and isinstance(before[-1].value, ast.expr) else ""
+            if not base or base == name:
+                continue
         for other, defs in scope.defs.items():
             same = [
                 made for made in defs if made.how == "=" and isinstance(made.value, ast.AST) and LABELS.match(other)
@@ -133,7 +148,7 @@ def sampled_alone(script: Script) -> Iterator[Hit]:
                     yield Hit(call, f"{name} is shuffled and {other}, which goes with it, keeps the order of {base}.")
 
 
-def frame_of(call: ast.Call) -> str:
+def frame_of(call: ast.expr) -> str:
     at: ast.AST = call
     while isinstance(at, ast.Call | ast.Attribute | ast.Subscript):
         at = at.func if isinstance(at, ast.Call) else at.value
@@ -145,24 +160,33 @@ def shuffled_alone(script: Script) -> Iterator[Hit]:
     for scope in script.module.scopes:
         for call in scope.calls:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else text(call.func)
-            if name not in ("shuffle", "permutation") or len(call.args) != 1 or not moves(script, call):
+            if name not in MOVERS or len(call.args) != 1 or not moves(script, call):
                 continue
             what = text(call.args[0])
             statement = script.statement(call)
-            if name == "permutation" and not renamed(statement, what):
+            new = name == "permutation" or script.dotted(call.func) == "sklearn.utils.shuffle"
+            if new and not renamed(statement, what):
                 continue
-            if name == "shuffle" and not isinstance(statement, ast.Expr):
+            if not new and not isinstance(statement, ast.Expr):
                 continue
             partner = partner_of(script, scope, what, call)
             if partner and not also_moved(scope, partner):
                 yield Hit(call, f"{what} is put into another order and {partner}, which goes with it, is not.")
 
 
+MOVERS = ("shuffle", "permutation")
+
+
 def moves(script: Script, call: ast.Call) -> bool:
     """Whether a call surely shuffles rows by chance: of numpy, random, or a generator of either."""
     dotted = script.dotted(call.func)
     if dotted:
-        return dotted in ("numpy.random.shuffle", "random.shuffle", "numpy.random.permutation")
+        return dotted in (
+            "numpy.random.shuffle",
+            "random.shuffle",
+            "numpy.random.permutation",
+            "sklearn.utils.shuffle",
+        )
     base = call.func.value if isinstance(call.func, ast.Attribute) else None
     values = script.value(base) if base is not None else ()
     return all(value.name.startswith(("numpy.random.", "random.Random")) for value in values) and bool(values)
@@ -268,6 +292,21 @@ def order_of(script: Script, node: ast.AST) -> str:
 def draws(value: Value) -> bool:
     """randperm, or the permutation of a generator."""
     return value.name == "randperm" or (value.name == "permutation" and value.owner is not None)
+
+
+def side_by_side(script: Script) -> Iterator[Hit]:
+    """xs, ys = self.x[order], self.y"""
+    for node in script.module.statements.get(ast.Assign, []):
+        value, target = node.value, node.targets[0]
+        if not isinstance(value, ast.Tuple) or not isinstance(target, ast.Tuple) or len(value.elts) != 2:
+            continue
+        moved_, still = value.elts
+        if not isinstance(moved_, ast.Subscript) or not isinstance(still, ast.Name | ast.Attribute):
+            continue
+        if not order_of(script, moved_.slice) or not LABELS.match(text(still).rsplit(".", 1)[-1]):
+            continue
+        if INPUTS.match(text(moved_.value).rsplit(".", 1)[-1]) and text(moved_.value) != text(still):
+            yield Hit(node, f"{text(moved_.value)} is permuted and {text(still)}, which goes with it, is not.")
 
 
 def given_back(script: Script) -> Iterator[Hit]:

@@ -41,7 +41,13 @@ NAMED = (
 )
 
 
-@rule("CLW511", "seed-in-loop", "env.nondeterminism", "likely", "manual_seed seed backward " + " ".join(NAMED))
+@rule(
+    "CLW511",
+    "seed-in-loop",
+    "env.nondeterminism",
+    "likely",
+    "manual_seed seed backward default_rng RandomState Random Generator PRNGKey " + " ".join(NAMED),
+)
 def check(script: Script) -> Iterator[Hit]:
     inner = {loop.block for loop in training(script).training()}
     calls = list(dict.fromkeys((*script.calls("manual_seed", "seed", *NAMED), *in_epochs(script))))
@@ -59,6 +65,28 @@ def check(script: Script) -> Iterator[Hit]:
         if not script.tests and around and fixed and trains and not anew and not varies(call, around):
             yield Hit(call, "sets the same seed in every turn: shuffling, dropout and augmentation repeat.")
     yield from in_helpers(script)
+    yield from generators(script)
+
+
+def generators(script: Script) -> Iterator[Hit]:
+    """rng = np.random.default_rng(0) in a loop that counts turns: every turn draws the same."""
+    for call in script.calls("default_rng", "RandomState", "Random", "Generator", "PRNGKey"):
+        where = script.where(call)
+        around = where.block.loops()
+        loop = around[0].node if around else None
+        seed: ast.AST = call
+        above = script.parent(script.parent(call) or call)
+        if isinstance(above, ast.Call) and text(call.func).endswith("Generator"):
+            seed = above  # torch.Generator().manual_seed(0)
+        if script.tests or not isinstance(loop, ast.For) or not isinstance(seed, ast.Call) or not seed.args:
+            continue
+        counts = ast.unparse(loop.iter).startswith("range(") or epochs(around[0])
+        if not counts or script.constant(seed.args[0]) is None or varies(seed, around):
+            continue
+        dotted = script.dotted(call.func)
+        known = dotted.startswith(("numpy.random.", "random.", "torch.Generator", "jax.random."))
+        if known and not fresh_model(script, around[0]) and where.block is around[0]:
+            yield Hit(call, "starts from the same seed in every turn: each one draws the same numbers.")
 
 
 def in_helpers(script: Script) -> Iterator[Hit]:

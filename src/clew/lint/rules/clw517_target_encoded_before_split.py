@@ -104,7 +104,13 @@ def targets(script: Script, split: Split) -> set[str]:
 
 def grouped(script: Script, node: Any, where: Any) -> Iterator[str]:
     """Columns whose values are gathered over groups in an expression, or in the functions of the project it calls."""
-    for part in ast.walk(node):
+    parts = list(ast.walk(node))
+    for one in list(parts):
+        # rates = df.groupby(...)["y"].mean(); df["rate"] = df["k"].map(rates)
+        defs = where.block.scope.defs.get(one.id, []) if isinstance(one, ast.Name) else []
+        if len(defs) == 1 and defs[0].how == "=" and isinstance(defs[0].value, ast.Call):
+            parts += ast.walk(defs[0].value)
+    for part in parts:
         if isinstance(part, ast.Subscript) and by_groups(part.value):
             name = script.constant(part.slice)
             if isinstance(name, str):

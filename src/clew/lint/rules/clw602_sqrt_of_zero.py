@@ -16,6 +16,7 @@ from clew.lint.data import helper
 from clew.lint.gradient import ends
 from clew.lint.index import Scope
 from clew.lint.model import Fix
+from clew.lint.reach import heavy
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
 
@@ -25,7 +26,8 @@ BELOW = ("mse_loss", "var", "square")
 @rule("CLW602", "sqrt-of-zero", "num.div_by_zero", "look", "sqrt")
 def check(script: Script) -> Iterator[Hit]:
     told = script.mentions("backward", "training_step")
-    if not told and not any(LOSS.search(scope.name) for scope in script.module.scopes):
+    told = told or any(LOSS.search(scope.name) for scope in script.module.scopes)
+    if not told and not any("forward" in cls.methods and not heavy(cls) for cls in script.module.classes):
         return
     for call in script.calls("sqrt"):
         dotted = script.dotted(call.func)
@@ -83,7 +85,7 @@ def feeds(script: Script, scope: Scope, deep: int = 3) -> bool:
     if scope.kind != "function" or scope.name == "__init__":
         return False
     if scope.cls is not None and scope.name in ("forward", "__call__"):
-        return bool(LOSS.search(scope.cls.name))
+        return bool(LOSS.search(scope.cls.name)) or (not heavy(scope.cls) and judged(scope))
     if LOSS.search(scope.name) and scope.returns and scope.cls is None:
         return True
     for call, where in script.project.callers(scope) if deep else ():
@@ -96,6 +98,13 @@ def feeds(script: Script, scope: Scope, deep: int = 3) -> bool:
         if feeds(script, where.block.scope, deep - 1):
             return True
     return False
+
+
+def judged(scope: Scope) -> bool:
+    """A forward without layers of its own that is given two things and gives back one number is a loss."""
+    last = scope.returns[-1][0] if scope.returns else None
+    ends_so = isinstance(last, ast.Call) and isinstance(last.func, ast.Attribute) and last.func.attr in ("mean", "sum")
+    return len(scope.params) > 2 and ends_so
 
 
 LOSS = re.compile(r"loss|objective|criterion|penalty|stress|energy", re.I)

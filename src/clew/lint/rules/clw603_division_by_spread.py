@@ -14,7 +14,9 @@ from typing import Any
 
 from clew.lint.flow import reaching
 from clew.lint.gradient import at as part_of
+from clew.lint.index import Scope
 from clew.lint.model import Fix
+from clew.lint.reach import heavy
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
@@ -63,7 +65,19 @@ def batch_of(script: Script, node: ast.BinOp, call: ast.Call) -> bool:
     name = text(script.operand(call)).lower()
     words = ("adv", "return", "reward", "batch", "logit", "score", "value", "feat", "embed")
     deviation = isinstance(call.func, ast.Attribute) and call.func.attr == "std"
+    scope = script.scope(call)
+    in_forward = scope.name == "forward" and scope.cls is not None and bool(call.args or call.keywords)
+    if deviation and in_forward and isinstance(node.left, ast.BinOp) and not layered(scope):
+        return True
+    if not deviation and scope.name == "forward" and scope.cls is not None:
+        # x / x.norm(dim=1, keepdim=True): a row of zeros, after a ReLU or a padded one, has no length
+        return bool(call.args or call.keywords) and text(node.left) == text(script.operand(call)) != ""
     return deviation and any(word in name for word in words) and isinstance(node.left, ast.BinOp)
+
+
+def layered(scope: Scope) -> bool:
+    """Whether the module has weights: what is normalised inside a network varies."""
+    return scope.cls is not None and heavy(scope.cls)
 
 
 def tested(script: Script, node: ast.AST) -> bool:

@@ -11,10 +11,11 @@ Fix: 1e-6 or larger, or compute in single precision.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.divide import element
 from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.values import default_of
+from clew.lint.values import argument, default_of
 
 SMALLEST = 6e-8
 
@@ -94,12 +95,18 @@ def tiny(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, float) and 0 < node.value < SMALLEST
 
 
-def halved(script: Script, node: ast.AST, deep: int = 4) -> bool:
+def halved(script: Script, node: ast.AST, deep: int = 6) -> bool:
     """Whether a value was cast to half precision, also some operations before."""
     if deep == 0:
         return False
+    if isinstance(node, ast.Call) and of_library(script, node):
+        return bool(node.args) and halved(script, node.args[0], deep - 1)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and half_model(script, node.func):
+        return True
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "half":
+            return True
+        if text(node.func) and half_model(script, node.func):
             return True
         if node.func.attr in ("float", "double"):
             return False
@@ -113,8 +120,49 @@ def halved(script: Script, node: ast.AST, deep: int = 4) -> bool:
         return halved(script, node.left, deep - 1)
     if isinstance(node, ast.Name):
         scope = script.scope(node)
-        defs = [made for made in scope.defs.get(node.id, []) if made.how == "=" and not made.path]
-        return len(defs) == 1 and halved(script, defs[0].value, deep - 1)
+        made = [one for one in scope.defs.get(node.id, []) if one.how == "="]
+        if len(made) == 1:
+            given = element(made[0].value, made[0].path)
+            return given is not None and halved(script, given, deep - 1)
+        if not made and any(one.how == "param" for one in scope.defs.get(node.id, [])):
+            return handed(script, node.id, scope, deep)
+    return False
+
+
+def of_library(script: Script, node: ast.Call) -> bool:
+    """torch.softmax(x), F.normalize(x): in the type of what goes in."""
+    dotted = script.dotted(node.func) if isinstance(node.func, ast.Attribute | ast.Name) else ""
+    return dotted.startswith("torch.") and dotted.rsplit(".", 1)[-1] not in (
+        "tensor",
+        "as_tensor",
+        "from_numpy",
+        "load",
+    )
+
+
+def handed(script: Script, name: str, scope: Scope, deep: int) -> bool:
+    """Whether every caller in sight hands over something in half precision."""
+    calls = script.project.callers(scope) if scope.kind == "function" else []
+    given = [(argument(call, scope, name), where) for call, where in calls[:3]]
+    return bool(given) and all(
+        node is not None and halved(script.at_home(where), node, deep - 1) for node, where in given
+    )
+
+
+def half_model(script: Script, func: ast.expr) -> bool:
+    """Whether a network was put into half precision: net = net.half(), Net().cuda().half()."""
+    name = text(func)
+    for call in script.calls("half"):
+        base: ast.AST | None = call.func.value if isinstance(call.func, ast.Attribute) else None
+        at: ast.AST | None = call
+        while isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute):
+            base = base.func.value
+        while isinstance(at, ast.Call | ast.Attribute):
+            at = script.parent(at)
+        kept = [text(target) for target in at.targets] if isinstance(at, ast.Assign) else []
+        same = script.scope(call) is script.scope(func) or name.startswith("self.")
+        if same and name and (name in kept or (isinstance(at, ast.Expr) and text(base) == name)):
+            return True
     return False
 
 

@@ -25,7 +25,7 @@ EXPS = ("torch.exp", "jax.numpy.exp", "numpy.exp")
 def check(script: Script) -> Iterator[Hit]:
     for node in script.module.nodes.get(ast.BinOp, []):
         if isinstance(node.op, ast.Div):
-            top, summed = exponential(script, node.left), sum_of(script, node.right)
+            top, summed = exponential(script, picked(script, node.left)), sum_of(script, node.right)
             if top is not None and summed is not None and same(top, summed) and not bounded(script, top):
                 sure = "look" if script.dotted(top.func) == "numpy.exp" else ""
                 yield Hit(node, "is a softmax by hand: without taking off the maximum, exp overflows.", sure)
@@ -53,6 +53,23 @@ def value(script: Script, node: Any) -> Any:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and isinstance(node.right, ast.Constant):
         return value(script, node.left)  # the small number that guards a division
     return node
+
+
+def picked(script: Script, node: Any) -> Any:
+    """e of e.diag(), e[i, y], e.gather(1, y): some entries of the exponentials."""
+    node = value(script, node)
+    while True:
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("diag", "diagonal", "gather", "squeeze", "sum")
+            and not script.dotted(node.func)
+        ):
+            node = node.func.value
+        else:
+            return node
 
 
 def masked(made: Def, name: str) -> bool:

@@ -16,22 +16,40 @@ from clew.lint.data import example_of
 from clew.lint.flow import outward
 from clew.lint.index import Where
 from clew.lint.losses import loss_calls
+from clew.lint.model import Related
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
+from clew.lint.trail import trail, verb
 
 INTEGERS = ("long", "int", "short", "byte")
 
 
-@rule("CLW606", "cast-hides-dtype", "data.labels_wrong_range", "likely", "long int byte short astype to_numpy")
+@rule(
+    "CLW606",
+    "cast-hides-dtype",
+    "data.labels_wrong_range",
+    "likely",
+    "long int byte short astype to_numpy mse_loss MSELoss l1_loss L1Loss",
+)
 def check(script: Script) -> Iterator[Hit]:
     for loss in loss_calls(script):
         if loss.wants in ("values", "probabilities", "binary logits") and cast(loss.target):
             yield Hit(loss.target, f"{loss.name} regresses on these targets, and the cast cuts their fractions off.")
         elif loss.wants == "values" and loss.target is not None:
-            node = whole_numbers(script, loss.target, script.where(loss.node))
-            if node is not None:
+            found = whole_numbers(script, loss.target, script.where(loss.node))
+            if found is not None:
+                node, at = found
                 says = f"{loss.name} regresses on what is cut to whole numbers here, and turned into fractions after."
-                yield Hit(node, says, "look")
+                cut_off = divided(script, node, at)
+                if not cut_off and verb(node) not in ("astype", "to_numpy"):
+                    continue
+                here = node in script.module.up
+                if not here:
+                    place = (Related(at.block.scope.module.path, node.lineno, "the cast"),)
+                    says = f"{loss.name} regresses on what the data set has cut to whole numbers."
+                    yield Hit(loss.target, says, "likely" if cut_off else "look", related=place)
+                else:
+                    yield Hit(node, says, "likely" if cut_off else "look")
         elif loss.wants == "logits" and cast(loss.target) and fractions(script, loss.target):
             yield Hit(loss.target, "these targets are fractions, and the cast turns all of them into class 0.")
         if cast(loss.prediction):
@@ -52,11 +70,24 @@ def cast(node: object) -> bool:
     )
 
 
-def whole_numbers(script: Script, node: Any, where: Where, deep: int = 8) -> ast.AST | None:
+def divided(script: Script, node: Any, where: Where) -> bool:
+    """Whether what is cut had been made fractions: divided, scaled, or turned into a share."""
+    for step in trail(script, node, where, steps=60):
+        if isinstance(step.node, ast.BinOp) and isinstance(step.node.op, ast.Div):
+            return True
+        if verb(step.node) in ("sigmoid", "softmax", "fit_transform", "rand", "log1p", "log"):
+            return True
+    return False
+
+
+def whole_numbers(script: Script, node: Any, where: Where, deep: int = 10) -> tuple[Any, Where] | None:
     """The cast to integers that a target of real numbers went through."""
     if deep == 0:
         return None
     if isinstance(node, ast.Name):
+        example = example_of(script, node, where)
+        if example is not None:
+            return whole_numbers(script, *example, deep - 1)
         held = outward(node.id, where)
         made = held[0] if len(held) == 1 and held[0].how == "=" and not held[0].path else None
         return whole_numbers(script, made.value, made.where, deep - 1) if made is not None else None
@@ -68,10 +99,34 @@ def whole_numbers(script: Script, node: Any, where: Where, deep: int = 8) -> ast
     if isinstance(func, ast.Attribute) and func.attr in ("astype", "to_numpy"):
         kinds = [ast.unparse(arg).strip("'\"") for arg in (*node.args, *(word.value for word in node.keywords))]
         if any(kind.rsplit(".", 1)[-1] in WHOLE for kind in kinds):
-            return node if node in script.module.up else None
+            return node, where
+    if isinstance(func, ast.Attribute) and func.attr in INTEGERS and not node.args:
+        return node, where
+    if isinstance(func, ast.Attribute) and func.attr in ("LongTensor", "IntTensor"):
+        return node, where
+    if typed(node) and isinstance(func, ast.Attribute) and func.attr in ("tensor", "as_tensor", "array", "to", "type"):
+        return node, where
+    if compared(node):
+        return None
     inner = func.value if isinstance(func, ast.Attribute) and not script.dotted(func) else None
     given = inner if inner is not None else node.args[0] if node.args else None
     return whole_numbers(script, given, where, deep - 1) if given is not None else None
+
+
+def typed(node: ast.Call) -> bool:
+    """dtype=torch.long, or the type as the only argument."""
+    kinds = [word.value for word in node.keywords if word.arg == "dtype"]
+    kinds += [arg for arg in node.args if isinstance(arg, ast.Attribute)][:1] if not kinds else []
+    return any(text(kind).rsplit(".", 1)[-1] in ("long", "int64", "int32", "int") for kind in kinds)
+
+
+def compared(node: ast.Call) -> bool:
+    """What comes out of a comparison or a count is whole by nature."""
+    return any(isinstance(part, ast.Compare) for part in ast.walk(node)) or verb(node) in (
+        "randint",
+        "arange",
+        "argmax",
+    )
 
 
 WHOLE = ("int", "int64", "int32", "int16", "int8", "uint8", "long")

@@ -33,6 +33,8 @@ NOT_DRAWS = (
 
 @rule("CLW701", "jax-key-reuse", "env.nondeterminism", "likely", "jax random PRNGKey")
 def check(script: Script) -> Iterator[Hit]:
+    if not script.mentions("jax", "PRNGKey") and not script.project.brings(script.module, "jax"):
+        return
     for scope in script.module.scopes:
         if scope.kind in ("function", "module"):
             yield from reused(script, scope)
@@ -86,9 +88,12 @@ def handed_on(script: Script, scope: Scope, draws: dict[str, list[ast.Call]]) ->
             other = [first for first in (*draws.get(name, []), *(pair[0] for pair in uses[:at])) if first is not call]
             before = next((one for one in other if together(script, scope, name, one, call)), None)
             # A target network is given the weights of the other one by starting it from the same key.
-            if before is not None and text(before.func) != text(call.func):
+            if before is not None and (text(before.func) != text(call.func) or not STARTS.search(text(call.func))):
                 said.add(call.lineno)
                 yield Hit(node, f"{name} was used on line {before.lineno} already: both give the same numbers.")
+
+
+STARTS = re.compile(r"init|make|build|create|net|model|reset|[A-Z]")
 
 
 def together(script: Script, scope: Scope, name: str, first: ast.Call, second: ast.Call) -> bool:

@@ -1,7 +1,7 @@
 """A side effect inside a traced function.
 
 What it sees: print, append to an outer list, or assignment to a global, nonlocal or self, in a function under jax.jit
-or another tracing transformation.
+or another tracing transformation; a draw from numpy's or Python's random numbers, or a look at the clock, in there.
 Why it matters: the function's Python runs once, while it is traced. Later calls skip the effect, and what was stored
 is a tracer that fails or leaks when it is used.
 Silent when: jax.debug.print or callbacks are used, or the list is local.
@@ -33,6 +33,8 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(call, "runs once, while the function is traced, and prints tracers.", "look", fix)
             elif said.endswith(".append") and (outer(scope, said.split(".")[0]) or of_object(scope, said)):
                 yield Hit(call, f"appends a tracer to {said[:-7]}, once, while the function is traced.")
+            elif (held.by in JITS or jitted_around(script, scope)) and drawn(script, call):
+                yield Hit(call, "is drawn once, while the function is traced: every later call gets the same numbers.")
         for name in scope.outside:
             for made in [
                 made
@@ -47,6 +49,39 @@ def check(script: Script) -> Iterator[Hit]:
                     yield Hit(
                         target, f"{text(target)} is set once, while the function is traced, and then holds a tracer."
                     )
+
+
+def drawn(script: Script, call: ast.Call) -> bool:
+    """np.random.normal(...), random.random(), rng.normal(...) of a numpy generator, time.time()."""
+    if not isinstance(call.func, ast.Attribute | ast.Name):
+        return False
+    dotted = script.dotted(call.func)
+    if dotted:
+        last = dotted.rsplit(".", 1)[-1]
+        random = dotted.startswith(("numpy.random.", "random."))
+        return (random and last not in MAKERS) or dotted in ("time.time", "time.perf_counter", "time.monotonic")
+    base = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if not isinstance(base, ast.Name | ast.Attribute) or call.func.attr not in DRAWS:  # type: ignore[union-attr]
+        return False
+    return any(value.name.startswith(("numpy.random.", "random.Random")) for value in script.value(base))
+
+
+MAKERS = ("default_rng", "RandomState", "Random", "Generator", "SeedSequence", "seed", "getstate", "get_state")
+DRAWS = frozenset(
+    "normal uniform standard_normal integers randint random choice permutation shuffle rand randn random_sample beta "
+    "binomial poisson exponential gauss sample".split()
+)
+
+
+def jitted_around(script: Script, scope: Scope) -> bool:
+    """Whether the function stands in one that is compiled: grad alone traces anew in every call."""
+    held = {one.scope for one in traced(script) if one.by in JITS}
+    at = scope.parent
+    while at is not None:
+        if at in held:
+            return True
+        at = at.parent
+    return False
 
 
 def plain(call: ast.Call) -> bool:

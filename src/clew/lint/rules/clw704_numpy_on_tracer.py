@@ -11,9 +11,12 @@ Fix: use jax.numpy.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.data import helper
+from clew.lint.index import Where
 from clew.lint.jitted import traced, tracing
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
+from clew.lint.values import argument
 
 HARMLESS = (
     "numpy.prod",
@@ -39,6 +42,25 @@ def check(script: Script) -> Iterator[Hit]:
             if not isinstance(func, ast.Attribute | ast.Name) or not call.args:
                 continue
             dotted = script.dotted(func)
+            known = dotted.startswith(("numpy.", "jax", "builtins.", "optax.", "flax."))
+            away = helper(script, call, script.where(call)) if not known else None
+            if (
+                away is not None
+                and away.module is not script.module
+                and any(tracing(script, arg, held) for arg in call.args)
+            ):
+                home = script.at_home(Where(away.body, 0))
+                asked = [one for one in away.calls if home.dotted(one.func).startswith("numpy.")]
+                given = {
+                    name
+                    for name in away.params
+                    if (arg := argument(call, away, name)) is not None and tracing(script, arg, held)
+                }
+                if not home.mentions("jax") and any(
+                    touched(one, given) and home.dotted(one.func) not in HARMLESS for one in asked
+                ):
+                    yield Hit(call, f"{away.name} applies numpy to a tracer under {held.by}.")
+                continue
             if (
                 dotted.startswith("numpy.")
                 and dotted not in HARMLESS
@@ -52,3 +74,8 @@ def check(script: Script) -> Iterator[Hit]:
                 and tracing(script, call.args[0], held)
             ):
                 yield Hit(call, f"{dotted[9:]}() needs a number, and the argument is a tracer under {held.by}.")
+
+
+def touched(call: ast.Call, names: set[str]) -> bool:
+    """Whether one of the names goes into a call."""
+    return any(isinstance(part, ast.Name) and part.id in names for arg in call.args for part in ast.walk(arg))

@@ -23,7 +23,7 @@ FLAG = re.compile(
     re.I,
 )
 DONE = re.compile(r"(^|_)(dones?|terminals?|terminated|terminations?)($|_)", re.I)
-NEXT = re.compile(r"next|target|_prime|bootstrap|q_max|max_q|qmax", re.I)
+NEXT = re.compile(r"next|nxt|target|_prime|bootstrap|q_max|max_q|qmax|_tp1|(^|_)(v|q|vals?|values?)2$", re.I)
 GAMMA = re.compile(r"gamma|discount", re.I)
 REWARD = re.compile(r"reward|(^|_)(r|rew|rews)($|_)", re.I)
 
@@ -44,13 +44,18 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         where = script.where(node)
         aimed = target(node, where)
-        told = aimed and (knows_done(where.block.scope) or callers_know(script, where.block.scope))
+        told = aimed and (
+            knows_done(where.block.scope)
+            or callers_know(script, where.block.scope)
+            or kept_beside(script, node, where.block.scope)
+        )
         if aimed and not told and no_grad_target(script, node) and not uses_flag(node, where, 4):
             yield Hit(
                 node, "adds the value of the next state to every reward, that of an episode's end included.", "look"
             )
             continue
-        if (told or (discounted(node) and unread(script, where.block.scope))) and not uses_flag(node, where, 4):
+        lost = discounted(node) and (unread(script, where.block.scope) or unread_in_loop(script, where.block.scope))
+        if (told or lost) and not uses_flag(node, where, 4):
             yield Hit(
                 node,
                 "adds the value of the next state also where the episode has ended: the flag that says so is not used.",
@@ -77,15 +82,69 @@ def target(node: ast.BinOp, where: Where) -> bool:
     )
 
 
+def kept_beside(script: Script, node: ast.BinOp, scope: Scope) -> bool:
+    """Whether the object that keeps the rewards keeps flags of the episode's end too, which nothing here reads."""
+    reward = node.left if isinstance(node.right, ast.BinOp) else node.right
+    while isinstance(reward, ast.Subscript) and not isinstance(reward.slice, ast.Constant):
+        reward = reward.value
+    if isinstance(reward, ast.Subscript):
+        return keyed_beside(script, reward)
+    if not isinstance(reward, ast.Attribute) or not REWARD.search(reward.attr):
+        return False
+    names: set[str] = set()
+    for value in script.value(reward.value):
+        if value.cls is not None:
+            names |= {name for cls in script.values.lineage(value.cls) for name in (*cls.attrs, *cls.body.defs)}
+    base = text(reward.value)
+    held: list[Any] = [target.value for target, _, _ in script.module.subscript_sets]
+    names |= {one.attr for one in held if beside(one, base)}
+    flags = [name for name in names if DONE.search(name)]
+    return bool(flags) and not any(
+        isinstance(part, ast.Attribute) and part.attr in flags for part in ast.walk(scope.node)
+    )
+
+
+def beside(node: Any, base: str) -> bool:
+    return isinstance(node, ast.Attribute) and text(node.value) == base != ""
+
+
+def keyed_beside(script: Script, reward: ast.Subscript) -> bool:
+    """batch["rewards"], where batch["dones"] is written or read elsewhere under the same name."""
+    base = text(reward.value)
+    keys = {
+        target.slice.value
+        for target, _, _ in script.module.subscript_sets
+        if text(target.value) == base != "" and isinstance(target.slice, ast.Constant)
+    }
+    for node in script.module.nodes.get(ast.Dict, []):
+        held = [key.value for key in node.keys if isinstance(key, ast.Constant)]
+        if script.constant(reward.slice) in held:
+            keys.update(held)
+    return any(isinstance(key, str) and DONE.search(key) for key in keys)
+
+
 def from_next(product: ast.BinOp, where: Where) -> bool:
-    """Whether one of the factors was computed from the next observation."""
+    """Whether one of the factors was computed from the next observation, or stands one step later."""
+    if one_later(product):
+        return True
     defs = where.block.scope.defs
     for part in (product.left, product.right):
         if isinstance(part, ast.Name) and part.id in defs:
             for made in reaching(defs[part.id], where):
                 plain = made.how == "=" and isinstance(made.value, ast.AST) and not made.path
-                if plain and any(NEXT.search(word) for word in words(made.value)):
+                if plain and (any(NEXT.search(word) for word in words(made.value)) or one_later(made.value)):
                     return True
+    return False
+
+
+def one_later(node: ast.AST) -> bool:
+    """values[t + 1], values[1:]"""
+    for part in ast.walk(node):
+        later = part.slice if isinstance(part, ast.Subscript) else None
+        if isinstance(later, ast.BinOp) and isinstance(later.op, ast.Add) and isinstance(later.right, ast.Constant):
+            return True
+        if isinstance(later, ast.Slice) and isinstance(later.lower, ast.Constant) and later.lower.value == 1:
+            return True
     return False
 
 
@@ -107,6 +166,21 @@ def unread(script: Script, scope: Scope) -> bool:
             return not any(
                 within(script.scope(node), scope) for node in script.loads(name) if isinstance(node, ast.Name)
             )
+    return False
+
+
+def unread_in_loop(script: Script, scope: Scope) -> bool:
+    """for r, d in zip(rewards, dones), where d is never read."""
+    for name, defs in scope.defs.items():
+        for made in defs:
+            zipped = made.value if made.how == "for" and isinstance(made.value, ast.Call) else None
+            while zipped is not None and text(zipped.func) in ("reversed", "list", "enumerate") and zipped.args:
+                zipped = zipped.args[0] if isinstance(zipped.args[0], ast.Call) else None
+            if zipped is None or text(zipped.func) != "zip" or len(made.path) != 1:
+                continue
+            arg = zipped.args[made.path[0]] if 0 <= made.path[0] < len(zipped.args) else None
+            if arg is not None and any(DONE.search(word) for word in words(arg)):
+                return not any(script.scope(node) is scope for node in script.loads(name) if isinstance(node, ast.Name))
     return False
 
 

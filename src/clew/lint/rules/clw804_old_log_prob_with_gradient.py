@@ -16,9 +16,11 @@ from collections.abc import Iterator
 from clew.lint.flow import reaching
 from clew.lint.index import Def, Where
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
 
-OLD = re.compile(r"(^|_)old_?(action)?_?(log_?p\w*|logp\w*|log_prob\w*|pi\w*)$|(log_?probs?|logp)_old$", re.I)
+OLD = re.compile(
+    r"^old$|^old_lp$|(^|_)old_?(action)?_?(log_?p\w*|logp\w*|log_prob\w*|pi\w*)$|(log_?probs?|logp)_old$", re.I
+)
 
 # A policy that is kept as a copy is not the one being trained: no gradient of the ratio ends in its weights.
 COPY = re.compile(r"(^|[^a-z])(\w+_(old|ref|prev|behaviou?r|target|frozen)|(old|ref|prev|behaviou?r)_\w+)[.(]", re.I)
@@ -27,6 +29,7 @@ COPY = re.compile(r"(^|[^a-z])(\w+_(old|ref|prev|behaviou?r|target|frozen)|(old|
 @rule("CLW804", "old-log-prob-with-gradient", "rl.kl_spike", "likely", "log_prob")
 def check(script: Script) -> Iterator[Hit]:
     yield from inline(script)
+    yield from stored(script)
     for scope in script.module.scopes:
         for name, defs in scope.defs.items():
             if not OLD.search(name):
@@ -42,6 +45,39 @@ def check(script: Script) -> Iterator[Hit]:
                         script.statement(made.node),
                         f"{name} is part of the graph: the ratio is differentiated through the old policy too.",
                     )
+
+
+def stored(script: Script) -> Iterator[Hit]:
+    """data.append((obs, act, dist.log_prob(act), ...)) while collecting, for a ratio that is clipped later."""
+    if not script.mentions("clamp", "clip") or not script.mentions("exp") or not script.mentions("step"):
+        return
+    if any("detach" in ast.unparse(script.statement(node)) for name in OLDS for node in script.loads(name)):
+        return
+    for call in script.calls("append", "add", "push", "store"):
+        where = script.where(call)
+        stepped = any(
+            isinstance(one.func, ast.Attribute) and one.func.attr == "step" and "env" in text(one.func.value)
+            for one in where.block.scope.calls
+        )
+        if not stepped or not where.block.loops() or script.grad_off(where) is not None:
+            continue
+        for part in ast.walk(call):
+            if (
+                not isinstance(part, ast.Call)
+                or not isinstance(part.func, ast.Attribute)
+                or part.func.attr != "log_prob"
+            ):
+                continue
+            above = script.parent(part)
+            wrapped = isinstance(above, ast.Attribute) and above.attr in ("detach", "item", "cpu", "sum")
+            base = part.func.value
+            made = reaching(where.block.scope.defs.get(base.id, []), where) if isinstance(base, ast.Name) else []
+            quiet = any(script.grad_off(one.where) is not None for one in made)
+            if not wrapped and not quiet and not isinstance(script.parent(call), ast.Assign):
+                yield Hit(part, "is kept with its graph while collecting: the old policy must not carry gradients.")
+
+
+OLDS = ("old_logp", "old_log_probs", "old_log_prob", "old_logprobs", "old_logps", "logp_old", "log_probs_old")
 
 
 def inline(script: Script) -> Iterator[Hit]:

@@ -37,6 +37,7 @@ WEIGHT = re.compile(
     ("backward manual_backward"),
 )
 def check(script: Script) -> Iterator[Hit]:
+    yield from entropies(script)
     if any(
         script.constant(script.arg(call, -1, "maximize")) is True
         for name in script.module.calls
@@ -53,6 +54,43 @@ def check(script: Script) -> Iterator[Hit]:
             )
         if found is not None:
             yield Hit(found, "descends log-probability times reward: without a minus good actions become rarer.")
+
+
+def entropies(script: Script) -> Iterator[Hit]:
+    """pg_loss + beta * dist.entropy().mean(): what is minimised then makes the policy certain, not curious."""
+    for node in script.module.nodes.get(ast.BinOp, []) if script.mentions("entropy") else ():
+        above = script.parent(node)
+        if not isinstance(node.op, ast.Add) or (isinstance(above, ast.BinOp) and above.right is node):
+            continue
+        while isinstance(above, ast.BinOp):
+            above = script.parent(above)
+        where = script.where(node)
+        scope = where.block.scope
+        named = isinstance(above, ast.Assign) and "loss" in text(above.targets[0]).lower()
+        given = isinstance(above, ast.Return) and "loss" in scope.name.lower()
+        if not (named or given) or not script.mentions("log_prob", "log_probs"):
+            continue
+        if bonus(node.right, where) and not bonus(node.left, where):
+            yield Hit(
+                node.right, "adds the entropy to what is minimised: the policy is pushed to be certain.", cause=ENT
+            )
+
+
+ENT = "rl.entropy_collapse"
+
+
+def bonus(node: Any, where: Where, deep: int = 3) -> bool:
+    """beta * dist.entropy().mean(), with a plus; an entropy loss has its minus inside."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        factor = [side for side in (node.left, node.right) if isinstance(side, ast.UnaryOp)]
+        return not factor and any(bonus(side, where, deep) for side in (node.left, node.right))
+    if isinstance(node, ast.Name) and deep:
+        held = reaching(where.block.scope.defs.get(node.id, []), where)
+        plain = len(held) == 1 and held[0].how == "=" and not held[0].path
+        return plain and bonus(held[0].value, held[0].where, deep - 1)
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("mean", "sum"):
+        node = node.func.value
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "entropy"
 
 
 def positive(script: Script, node: Any, where: Where, deep: int) -> ast.AST | None:

@@ -17,7 +17,7 @@ from clew.lint.flow import reaching
 from clew.lint.gradient import cut
 from clew.lint.registry import rule
 from clew.lint.rules.clw805_policy_gradient_sign import logs
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
 from clew.lint.validation import applied
 
 ADVANTAGE = re.compile(r"^(adv|advantages?|td_errors?|deltas?)$", re.I)
@@ -61,6 +61,15 @@ def carries(script: Script, node: ast.Name) -> bool:
     return bool(defs)
 
 
+def trained(script: Script, func: ast.expr) -> bool:
+    """Whether what is called is asked for its parameters somewhere, under the same last name."""
+    name = text(func).rsplit(".", 1)[-1]
+    return bool(name) and any(
+        isinstance(call.func, ast.Attribute) and text(call.func.value).rsplit(".", 1)[-1] == name
+        for call in script.calls("parameters")
+    )
+
+
 def from_network(script: Script, node: Any) -> bool:
     if isinstance(node, ast.Name):
         where = script.where(node)
@@ -76,7 +85,9 @@ def from_network(script: Script, node: Any) -> bool:
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("squeeze", "view", "reshape", "flatten"):
             return from_network(script, node.func.value)
-        return bool(applied(script, node)) or bool(
-            re.search(r"critic|value_?(net|fn|function)", ast.unparse(node.func), re.I)
+        return (
+            bool(applied(script, node))
+            or trained(script, node.func)
+            or bool(re.search(r"critic|value_?(net|fn|function)", ast.unparse(node.func), re.I))
         )
     return False

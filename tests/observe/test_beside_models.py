@@ -1,0 +1,120 @@
+"""What stands beside the models: parameters of the script's own, one look at a whole set, an actor and its critic."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from loops_data import answer, lines
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from clew.observe.hooks import watching
+from clew.observe.watches.actor_pull import ActorPull
+from clew.observe.watches.mode_in_validation import ModeInValidation
+from clew.observe.watches.optimizer_coverage import OptimizerCoverage
+from clew.observe.watches.policy_direction import PolicyDirection
+from clew.records.clue import Saw
+
+
+def equation(held: bool = False, by_hand: bool = False) -> None:
+    """A coefficient that is to be learned along with the network that solves the equation."""
+    net = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+    rate_raw = nn.Parameter(torch.tensor(0.3))
+    optimizer = torch.optim.Adam([*net.parameters(), rate_raw] if held else net.parameters(), lr=1e-2)
+    for _ in range(12):
+        t = torch.rand(32, 1, requires_grad=True)
+        u = net(t)
+        (slope,) = torch.autograd.grad(u.sum(), t, create_graph=True)
+        optimizer.zero_grad()
+        (slope + rate_raw.exp() * u).square().mean().backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if by_hand and rate_raw.grad is not None:
+            with torch.no_grad():
+                rate_raw -= 0.1 * rate_raw.grad
+
+
+@pytest.mark.parametrize(
+    ("loop", "outcome"),
+    [
+        (equation, "missing"),
+        (lambda: equation(held=True), "complete"),
+        (lambda: equation(by_hand=True), "complete"),
+    ],
+)
+def test_a_parameter_that_no_module_holds(tmp_path: Any, loop: Callable[[], None], outcome: str) -> None:
+    told = answer(tmp_path, OptimizerCoverage, loop)
+    assert told["outcome"] == outcome
+    if outcome == "missing":
+        assert any(place.get("parameter") == "rate_raw" for place in told["where"])
+        assert any("torch.optim.Adam" in line for line in lines(told))
+
+
+def fitted(mode: str, last: bool = True) -> None:
+    """Twenty initialisers enter no_grad before anything is learned, as they do in larger networks."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(part for _ in range(10) for part in (nn.Linear(4, 4), nn.BatchNorm1d(4))), nn.Linear(4, 1))
+    x = torch.randn(64, 4)
+    loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=16)
+    others = torch.randn(200, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(6):
+        model.train()
+        for a, b in loader:
+            optimizer.zero_grad()
+            (model(a) - b).square().mean().backward()
+            optimizer.step()
+    if last:
+        model.train(mode == "train")
+        with torch.no_grad():
+            print(1 - (model(others) - others.sum(1, keepdim=True)).var() / 4)
+
+
+@pytest.mark.parametrize(("loop", "outcome"), [(lambda: fitted("train"), "train"), (lambda: fitted("eval"), "eval")])
+def test_one_look_at_a_whole_set(tmp_path: Any, loop: Callable[[], None], outcome: str) -> None:
+    assert answer(tmp_path, ModeInValidation, loop)["outcome"] == outcome
+
+
+class Line:
+    """A place on a line; the action is how far to go."""
+
+    action_space = observation_space = None
+
+    def reset(self) -> tuple[Any, dict[str, Any]]:
+        self.at = torch.randn(2)
+        return self.at.numpy(), {}
+
+    def step(self, action: float) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.at = self.at + torch.tensor([action, 0.0])
+        return self.at.numpy(), -abs(float(self.at[0])), False, False, {}
+
+
+def controlled(sign: float) -> None:
+    torch.manual_seed(0)
+    env = Line()
+    actor = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+    critic = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+    first, second = (torch.optim.Adam(held.parameters(), lr=1e-3) for held in (actor, critic))
+    state, _ = env.reset()
+    for _ in range(10):
+        here = torch.tensor(state).reshape(1, 2)
+        with torch.no_grad():
+            action = float(actor(here))
+        state, reward, *_ = env.step(action)
+        states = here + 0.01 * torch.randn(16, 2)
+        tried = torch.cat([states, torch.full((16, 1), action)], 1)
+        second.zero_grad()
+        (critic(tried) - reward).square().mean().backward()
+        second.step()
+        first.zero_grad()
+        (sign * critic(torch.cat([states, actor(states)], 1))).mean().backward()
+        first.step()
+
+
+@pytest.mark.parametrize(("sign", "outcome"), [(-1.0, "up"), (1.0, "down")])
+def test_an_actor_that_learns_through_its_critic(tmp_path: Any, sign: float, outcome: str) -> None:
+    with watching(tmp_path, [ActorPull, PolicyDirection]) as recorder:
+        controlled(sign)
+        told = next(held.read() for held in recorder.watches if isinstance(held, ActorPull))
+    assert isinstance(told, Saw)
+    assert told.outcome == outcome
