@@ -59,8 +59,8 @@ class Ranges:
         for number, tensor in enumerate(tensors_in(event.inputs, torch)):
             if not tensor.is_floating_point() and (tensor.dim() > 1 or tensor.dtype == torch.bool):
                 continue  # token ids and masks
-            if not tensor.is_floating_point() and len(tensor) > 1 and bool((tensor[1:] >= tensor[:-1]).all()):
-                continue  # offsets of bags, which go as far as the batch is long
+            if not tensor.is_floating_point() and _offsets(tensor):
+                continue
             key = (shapes, number, tensor.dim())
             if key in self._seen or len(self._seen) < KEPT:
                 self._add(self._seen.setdefault(key, Seen()), tensor, event)
@@ -102,3 +102,10 @@ class Ranges:
                     return found
                 led = led or found
         return led
+
+
+def _offsets(tensor: torch.Tensor) -> bool:
+    """Where bags begin in a row of all their entries: from 0 up, as far as the batch is long."""
+    if tensor.dim() != 1 or len(tensor) < 2 or int(tensor[0]) != 0:
+        return False
+    return bool((tensor[1:] >= tensor[:-1]).all()) and int(tensor[-1]) > 0

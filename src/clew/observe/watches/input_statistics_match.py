@@ -1,9 +1,10 @@
 """Do training and evaluation agree on the statistics of their inputs?
 
 Where the columns keep their deviations and move by steps of their own, or all change by one large factor, a subtraction
-or a division stands on one side only, and that is said. So it is where most values of some input, such as the time that
-a denoiser is told, lie outside of all that the model was trained on by more than that range is wide; and where a
-sampler that feeds answers back begins inside that range and leaves it.
+or a division stands on one side only, and that is said; so it is where each example was brought to one size on one side
+only, where most values of some input, such as the time that a denoiser is told, lie outside of all that the model was
+trained on by more than that range is wide, and where a sampler that feeds answers back begins inside that range and
+leaves it.
 
 Why it matters: a transform that stands in one pipeline only shows the model a distribution it never learned.
 Cannot tell: differences that keep mean and deviation, such as another channel order; what a pretrained model expects.
@@ -27,6 +28,8 @@ from clew.observe.watches._data_values import Accumulator, accumulated, by_chann
 from clew.records.clue import Reading, Unclear
 
 if TYPE_CHECKING:
+    import torch
+
     from clew.observe.recorder import Recorder
     from clew.observe.watches._data_values import Floats, Moments
     from clew.records.place import Place
@@ -42,6 +45,8 @@ ALIKE, MOST_COLUMNS = 0.35, 0.8
 """How much the ratios of deviations may differ, and in how many columns they must not."""
 FACTOR = 5.0  # a series that drifts does not come this far
 UNEVEN = 0.3
+EVEN, NOT_EVEN = 0.01, 0.1
+VALUES_EACH, MOST_VALUES, SIZES = 16, 4_000_000, 256
 MOVED = 0.3  # of the columns have moved by more than a deviation
 
 
@@ -49,6 +54,7 @@ class Looked(NamedTuple):
     sums: Accumulator
     called: str | None
     digest: int
+    sizes: list[float]
 
 
 class InputStatisticsMatch(FedWatch):
@@ -64,6 +70,7 @@ class InputStatisticsMatch(FedWatch):
         self.training: dict[Key, Accumulator] = {}
         self.evaluation: dict[Key, Accumulator] = {}
         self.places: dict[Key, Place | None] = {}
+        self.sizes: dict[Key, list[float]] = {}
 
     def forward(self, event: Forward) -> None:
         super().forward(event)
@@ -77,7 +84,7 @@ class InputStatisticsMatch(FedWatch):
         shift = self.shifts.setdefault(event.model, np.nan_to_num(values.mean(axis=(0, 2))))
         sums = accumulated(values, shift)
         if sums is not None:
-            self.verdicts.push(event, Looked(sums, called_here(), hash(values.tobytes())))
+            self.verdicts.push(event, Looked(sums, called_here(), hash(values.tobytes()), sizes_of(tensor)))
 
     @when_sampled
     def loss(self, event: LossCall) -> None:
@@ -107,6 +114,7 @@ class InputStatisticsMatch(FedWatch):
         if held.batches < BATCHES and (key, looked.digest) not in self.known:
             self.known.add((key, looked.digest))
             held.add(looked.sums)
+            self.sizes.setdefault(key, []).extend(looked.sizes)
 
     def _one_step(self) -> tuple[str, Place | None, dict[str, float]] | None:
         for key, sums in self.evaluation.items():
@@ -114,12 +122,27 @@ class InputStatisticsMatch(FedWatch):
             here, there = sums.moments(), trained.moments() if trained else None
             if here is None or there is None or min(here.examples, there.examples) < SURE:
                 continue
+            even = self._evened(key)
+            if even is not None:
+                return even
             found = one_step(there, here)
             if found is not None:
                 what = f"a factor of {found[1]:.3g}" if found[0] == "factor" else "a shift of the means alone"
                 says = f"{what} over all columns tells the evaluated inputs from those of training"
                 return says, self.places.get(key), {found[0]: found[1], "columns": float(len(here.mean))}
         return None
+
+    def _evened(self, key: Key) -> tuple[str, Place | None, dict[str, float]] | None:
+        """Examples that are brought to one size each on one side alone."""
+        trained, other = self.sizes.get((key[0], TRAINING), []), self.sizes.get(key, [])
+        if min(len(trained), len(other)) < SURE:
+            return None
+        here, there = spread(trained), spread(other)
+        if min(here, there) > EVEN or max(here, there) < NOT_EVEN:
+            return None
+        sides = ("training", "evaluation") if here < there else ("evaluation", "training")
+        says = f"every example of {sides[0]} has been brought to one size, those of {sides[1]} have not"
+        return says, self.places.get(key), {"spread_in_training": here, "spread_in_evaluation": there}
 
     def _outside(self) -> Answer | None:
         held = self.ranges.outside()
@@ -169,6 +192,19 @@ class InputStatisticsMatch(FedWatch):
             says, place, figures = step
             return Saw("one_step_apart", **figures).at(place).saying(says)
         return reading.at(*dict.fromkeys(place for place in places if place is not None))
+
+
+def sizes_of(tensor: torch.Tensor) -> list[float]:
+    """The root mean square of each example, where an example has enough values for that to say something."""
+    if tensor.dim() < 2 or tensor[0].numel() < VALUES_EACH or tensor.numel() > MOST_VALUES:
+        return []
+    return [float(size) for size in tensor.detach().float().flatten(1).square().mean(1).sqrt()[:SIZES]]
+
+
+def spread(sizes: list[float]) -> float:
+    """The deviation of the sizes over their mean."""
+    middle = float(np.mean(sizes))
+    return float(np.std(sizes)) / middle if middle > 0 else 0.0
 
 
 def one_step(training: Moments, other: Moments) -> tuple[str, float] | None:

@@ -31,6 +31,7 @@ FIRST = 10
 LARGE = 1_000_000
 APART = 1e3
 NEAR = 10.0
+ASKED = 30.0
 
 
 class PhysicalUnits(Solved):
@@ -73,7 +74,7 @@ class PhysicalUnits(Solved):
         smallest = 1.0 if coordinates is None else coordinates.smallest
         entering, line = max(self.entering.values(), key=lambda held: held[0], default=(1.0, None))
         # The last layer of a network grows to values of some tens by itself.
-        raw = asked > NEAR**2 or max(largest, entering) > NEAR or smallest < 1 / NEAR**2 or spread > NEAR**2
+        raw = asked > ASKED or max(largest, entering) > NEAR or smallest < 1 / NEAR**2 or spread > NEAR**2
         figures = {
             "largest_over_smallest_term": ratio,
             "largest_coordinate": largest,
