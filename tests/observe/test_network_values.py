@@ -321,7 +321,7 @@ def test_step_time_trend(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[Any
     ("work", "wanted"),
     [
         (lambda rng, i: 0.01 * (1 + i / 400) * rng.uniform(0.9, 1.1), "works_more"),
-        (lambda rng, i: 0.01 * rng.uniform(0.9, 1.1), "grows"),
+        (lambda rng, _: 0.01 * rng.uniform(0.9, 1.1), "grows"),
         (lambda rng, i: 0.01 * (3 if i > 500 else 1) * rng.uniform(0.9, 1.1), "grows"),
     ],
 )

@@ -25,7 +25,7 @@ def loop() -> None:
     [
         (["train.py"], "model = 1\n", 2**63, "unclear"),
         (["train.py", "--seed", "0"], "model = 1\n", 2**63, "left_out"),
-        (["train.py"], "if seed:\n    torch.manual_seed(seed)\n", 2**63, "left_out"),
+        (["train.py"], "if seed:\n    torch.manual_seed(seed)\n", 2**63, "unclear"),
         (["train.py"], "# torch.manual_seed(seed)\n", 2**63, "unclear"),
         (["train.py", "training.seed=3"], "model = 1\n", 3, "seeded"),
     ],

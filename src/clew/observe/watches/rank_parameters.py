@@ -12,6 +12,7 @@ over.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from clew.records.clue import Unclear
 if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
 
+WRAPPED = re.compile(r"^(model\d+\.)?(module\.)?")
 MOST = 64
 """Parameters followed, evenly spread over the optimiser's."""
 
@@ -37,21 +39,29 @@ class RankParameters(Watch):
         self.recorded = 0
         self.placed: set[str] = set()
 
+    def _followed(self, event: OptimizerEvent) -> list[tuple[str, torch.Tensor]]:
+        """Parameters with the number of their optimiser, name and shape. A wrapper's prefix is left out: a rank that
+        also calls the bare model knows both names."""
+        names = self.recorder.parameter_names()
+        parameters = list(held_by(event.optimizer))
+        if any(_sharded(parameter) or id(parameter) not in names for parameter in parameters):
+            return []
+        return [
+            (f"{event.number} {WRAPPED.sub('', names[id(held)])} {'x'.join(map(str, held.shape)) or '1'}", held)
+            for held in parameters[:: -(-len(parameters) // MOST) or 1]
+        ]
+
     @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
         if not event.sampled or _world() < 2 or event.number < 0:
             return
-        names = self.recorder.parameter_names()
-        parameters = list(held_by(event.optimizer))
-        if any(_sharded(parameter) or id(parameter) not in names for parameter in parameters):
-            return
+        followed = self._followed(event)
         replicated = self._replicated()
-        if replicated is None:
+        if replicated is None or not followed:
             return
+        parameters = list(held_by(event.optimizer))
         record = self.recorder.record
-        for parameter in parameters[:: -(-len(parameters) // MOST) or 1]:
-            shape = "x".join(map(str, parameter.shape)) or "1"
-            of = f"{event.number} {names[id(parameter)]} {shape}"
+        for of, parameter in followed:
             record(PARAMETER, _sum(parameter), of=of)
             record(GRADIENT, math.nan if parameter.grad is None else _sum(parameter.grad), of=of)
             self.recorded += 1

@@ -1,14 +1,14 @@
 """Is a script that means to be repeatable seeded by the time its weights are drawn, and is nothing in hash order?
 
-A script means to be repeatable when its command names a seed, or its source has a line that would set one. Then torch's
-own generator must have been given a number that a person could have chosen before the optimiser is made. Where it was,
-lists made of sets of strings without sorting, whose positions are used as numbers, are looked for: Python orders them
-differently in every process.
+A script means to be repeatable when its command names a seed. Then torch's own generator must have been given a number
+that a person could have chosen before the optimiser is made. Where it was, lists made of sets of strings without
+sorting, whose positions are used as numbers, are looked for: Python orders them differently in every process.
 
 Why it matters: runs that were told to be alike differ, and a change of the code cannot be told from chance. A list in
 hash order also gives classes or words other numbers in every run.
 Cannot tell: what numpy and the random module draw, and data that comes in another order.
-Silent when: nothing asks for a seed, as in many sound scripts; hash seeds are fixed by the environment.
+Silent when: the command asks for no seed, as with many sound scripts, also those that set one for themselves; hash
+seeds are fixed by the environment.
 """
 
 from __future__ import annotations
@@ -83,12 +83,11 @@ class Seeding(Watch):
     def read(self) -> Answer:
         if self.at_first is None or self.before is None:
             return Unclear("no optimiser was made")
-        if not self.asked and not self.lines:
-            return Unclear("nothing in the command or the source asks for a seed")
+        if not self.asked:
+            return Unclear("the command asks for no seed; lines that would set one may be meant for other runs")
         if not self._seeded():
             how = "was not seeded" if self.at_first == self.before else "was seeded with a number that chance chose"
-            why = f"the command has {self.asked}" if self.asked else "there are lines that would seed it"
-            says = f"torch's generator {how} when the weights were drawn, although {why}"
+            says = f"torch's generator {how} when the weights were drawn, although the command has {self.asked}"
             return Saw("left_out").saying(says).at(*self.lines[:3])
         if self.unordered is not None:
             name, place = self.unordered

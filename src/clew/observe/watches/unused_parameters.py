@@ -92,7 +92,7 @@ class UnusedParameters(Reach):
         ]
         called = self.called.get(number, set())
         dropped = {name for name, _ in left if self._owner(name) in called and self._is_leaf(module, name)}
-        # A parameter outside of all layers that is not reached either: what was computed with both may have been cut off.
+        # A parameter outside of all layers is not reached either: what was computed with both may have been cut off.
         mixed = any(not self._is_leaf(module, name) for name, _ in left)
         cut = {name for name in dropped if mixed or not self.handed.dropped(number, self._owner(name))}
         found = [name for name, _ in left if not self._taken_part(module, name, cut)]
