@@ -22,6 +22,7 @@ FILES = (
     "blind_styles.txt",
     "blind_parts.txt",
     "blind_classes.txt",
+    "blind_trainers.txt",
 )
 
 

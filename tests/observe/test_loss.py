@@ -249,6 +249,9 @@ BROADCAST = {
     "by hand": loop(lambda m, x, y: ((m(x) - y) ** 2).mean(), model=single, data=flat),
     "by hand, absolute": loop(lambda m, x, y: (y - m(x)).abs().mean(), model=single, data=flat),
     "by hand, squeezed": loop(lambda m, x, y: (m(x)[:, 0] - y).pow(2).sum() / 32, model=single, data=numbers),
+    "target made of all pairs": loop(
+        lambda m, x, y: F.smooth_l1_loss(m(x)[:, 0], 0.5 * y + y[:, None]), model=single, data=flat
+    ),
 }
 MATCH = {
     "equal": loop(lambda m, x, y: F.mse_loss(m(x), y), model=single, data=numbers),

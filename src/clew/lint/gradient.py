@@ -281,7 +281,7 @@ def computed(script: Script, node: Any, where: Where, deep: int = 20) -> bool:
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("detach", "item"):
             return True
-        through = isinstance(node.func, ast.Attribute) and node.func.attr in ("cpu", "numpy", "mean", "sum")
+        through = isinstance(node.func, ast.Attribute) and node.func.attr in GATHERS
         if through and computed(script, node.func.value, where, deep - 1):  # type: ignore[attr-defined]
             return True
         dotted = script.at_home(where).dotted(node.func)
@@ -317,8 +317,13 @@ def computed(script: Script, node: Any, where: Where, deep: int = 20) -> bool:
         return any(computed(script, part, where, deep - 1) for part in node.elts)
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         return computed(script, node.elt, where, deep - 1)
+    if isinstance(node, ast.DictComp):
+        return computed(script, node.value, where, deep - 1)
     if isinstance(node, ast.Name):
         scope = where.block.scope
+        source = each_of(node, scope) if node.id in scope.module.comprehended else None
+        if source is not None:
+            return computed(script, source, where, deep - 1)
         if node.id in scope.defs:
             for call in scope.calls:
                 appended = text(call.func) == f"{node.id}.append" and bool(call.args)
@@ -332,6 +337,22 @@ def computed(script: Script, node: Any, where: Where, deep: int = 20) -> bool:
     return False
 
 
+def each_of(node: ast.Name, scope: Scope) -> Any:
+    """What a comprehension's own variable is taken from: parts of `for k, v in parts.items()`; nothing for the key."""
+    at = scope.module.up.get(node)
+    while at is not None and isinstance(at, ast.expr):
+        for generator in getattr(at, "generators", ()):
+            target = generator.target
+            names = [text(item) for item in target.elts] if isinstance(target, ast.Tuple) else [text(target)]
+            if node.id in names:
+                call = generator.iter
+                pairs = isinstance(call, ast.Call) and text(call.func).endswith((".items", "enumerate"))
+                return None if pairs and names[0] == node.id else call
+        at = scope.module.up.get(at)
+    return None
+
+
+GATHERS = ("cpu", "numpy", "mean", "sum", "items", "values")
 NUMBERS = frozenset(f"builtins.{name}" for name in ("float", "max", "min", "sum", "abs", "list", "round"))
 MODELS = re.compile(r"(^|[._])(model|net|network|classifier|encoder|critic|actor)$", re.I)
 

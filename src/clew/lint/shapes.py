@@ -6,7 +6,7 @@ from typing import Any
 from clew.lint.flow import outward, reaching
 from clew.lint.index import Where
 from clew.lint.script import Script
-from clew.lint.values import Value, argument
+from clew.lint.values import Value, argument, default_of
 
 ELEMENTWISE = frozenset(
     "relu sigmoid tanh float double half to cuda cpu detach clone abs exp log sqrt square pow clamp contiguous type "
@@ -73,6 +73,8 @@ def part_of_return(script: Script, made: Any, deep: int) -> str:
     """Of `x, y = load(path)` what the project's function returns for y."""
     values = script.values.value(made.value.func, made.where, None)
     func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+    if len(values) == 1 and values[0].kind == "instance" and values[0].cls is not None:
+        func = values[0].cls.methods.get("forward")  # logits, value = model(x)
     if func is None or len(func.returns) != 1 or func.yields or len(made.path) != 1:
         return ""
     back, where = func.returns[0]
@@ -226,6 +228,9 @@ def plain(number: Any) -> bool:
     return isinstance(number, int) and not isinstance(number, bool)
 
 
+TURNS = ("builtins.list", "builtins.reversed")
+
+
 def wrapped(script: Script, node: ast.Call, where: Where, deep: int) -> str:
     if not node.args:
         return ""
@@ -233,6 +238,10 @@ def wrapped(script: Script, node: ast.Call, where: Where, deep: int) -> str:
     inner = form(script, given, where, deep - 1)
     if inner in ("flat", "column"):
         return inner
+    while isinstance(given, ast.Subscript) and isinstance(given.slice, ast.Slice):
+        given = given.value  # a list turned round
+    while isinstance(given, ast.Call) and script.dotted(given.func) in TURNS and given.args:
+        given = given.args[0]
     values = script.values.value(given, where, None)
     return "flat" if len(values) == 1 and values[0].kind == "items" and numbers_only(script, values[0]) else ""
 
@@ -266,7 +275,14 @@ def summed(script: Script, node: Any, defs: Any) -> bool:
     """Whether a name starts as a number and is only ever computed further."""
     if not isinstance(node, ast.Name) or node.id not in defs:
         return isinstance(script.constant(node), int | float)
-    return any(isinstance(script.constant(at(made)), int | float) for made in defs[node.id])
+    for made in defs[node.id]:
+        first = at(made)
+        held = defs[first.id][0] if isinstance(first, ast.Name) and first.id in defs else None
+        if held is not None and held.how == "param":
+            first = default_of(held.value, held.name)
+        if isinstance(first, ast.AST) and isinstance(script.constant(first), int | float):
+            return True
+    return False
 
 
 def at(made: Any) -> Any:

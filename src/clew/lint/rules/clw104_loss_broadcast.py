@@ -98,4 +98,17 @@ def becomes_loss(script: Script, node: ast.BinOp) -> bool:
         return True
     if isinstance(above, ast.Attribute):
         return above.attr in AFTER
+    if isinstance(above, ast.Assign):
+        return kept_for_loss(script, above)
     return isinstance(above, ast.Call) and script.dotted(above.func).rsplit(".", 1)[-1] in AFTER
+
+
+def kept_for_loss(script: Script, made: ast.Assign) -> bool:
+    """advantage = returns - values, and advantage.pow(2).mean() after."""
+    target = made.targets[0]
+    if "squared" not in script.known:
+        powers = [node for node in script.module.nodes.get(ast.BinOp, []) if isinstance(node.op, ast.Pow)]
+        found = [node.left for node in powers]
+        found += [getattr(call.func, "value", None) for call in script.calls("pow", "square", "abs")]
+        script.known["squared"] = {(node.id, script.scope(node)) for node in found if isinstance(node, ast.Name)}
+    return isinstance(target, ast.Name) and (target.id, script.scope(made)) in script.known["squared"]

@@ -2,7 +2,7 @@
 
 What it sees: softmax or log_softmax with dim=0 on the output of a linear layer, also after masking or scaling, or on
 logits beside others that the same function takes over the last axis; argmax over axis 0 of a model's output that is
-then compared with labels.
+then compared with labels; softmax over an axis on which the layer before has a single unit.
 Why it matters: the examples of a batch then compete with each other. Each prediction depends on its neighbours, and
 single examples always get probability one.
 Silent when: the axis is not zero, or the input is not the output of a layer. A model that is fed single, unbatched
@@ -53,6 +53,72 @@ def check(script: Script) -> Iterator[Hit]:
     yield from picked(script)
     yield from attended(script)
     yield from over_width(script)
+    yield from over_one(script)
+
+
+def over_one(script: Script) -> Iterator[Hit]:
+    """softmax(score(x), dim=-1), where the last layer of score has one unit: every weight is one."""
+    for call in script.calls("softmax", "log_softmax"):
+        dotted = script.dotted(call.func)
+        given = script.arg(call, 1 if dotted else 0, "dim")
+        operand = script.operand(call) if not dotted or dotted.startswith("torch.") else None
+        axis = script.constant(given) if given is not None else None
+        if given is None:
+            axis, operand = by_object(script, call)
+        known = operand is not None and axis in (-1, 1) and axis is not True
+        if known and one_wide(script, operand, script.where(call), axis, 8):
+            yield Hit(call, "runs along an axis of one entry: every weight is 1, whatever the scores.", "likely")
+    for call, _ in script.calls_to("torch.nn.", "Softmax"):
+        above = script.parent(call)
+        items = above.args if isinstance(above, ast.Call) and text(above.func).endswith("Sequential") else []
+        before = items[items.index(call) - 1] if call in items[1:] else None
+        if isinstance(before, ast.Call) and units(script, before, -1, script.constant(script.arg(call, 0, "dim"))):
+            yield Hit(call, "runs along an axis of one entry: every weight is 1, whatever the scores.", "likely")
+
+
+def by_object(script: Script, call: ast.Call) -> tuple[Any, Any]:
+    """The axis and operand of self.softmax(x), where self.softmax = nn.Softmax(dim=-1)."""
+    values = script.value(call.func) if len(call.args) == 1 else ()
+    if len(values) != 1 or values[0].name != "torch.nn.Softmax" or not isinstance(values[0].node, ast.Call):
+        return None, None
+    return script.constant(script.arg(values[0].node, 0, "dim")), call.args[0]
+
+
+def units(script: Script, call: ast.Call, last: int, axis: Any) -> bool:
+    """Whether a layer has one unit on the axis: Linear(d, 1) on the last, Conv1d(c, 1, 1) on the second."""
+    dotted = script.dotted(call.func)
+    wide = {"torch.nn.Linear": -1, "torch.nn.LazyLinear": -1, "torch.nn.Conv1d": 1, "torch.nn.Conv2d": 1}.get(dotted)
+    if wide is None or wide != axis:
+        return False
+    place = 0 if dotted.endswith("LazyLinear") else 1
+    size = script.arg(call, place, "out_features" if wide == last else "out_channels")
+    return isinstance(size, ast.Constant) and size.value == 1
+
+
+def one_wide(script: Script, node: Any, where: Where, axis: Any, deep: int) -> bool:
+    """Whether a value is what a layer of one unit gave, at most masked or scaled since."""
+    if deep == 0:
+        return False
+    if isinstance(node, ast.Name):
+        held = reaching(where.block.scope.defs.get(node.id, []), where)
+        return bool(held) and all(
+            made.how == "=" and not made.path and one_wide(script, made.value, made.where, axis, deep - 1)
+            for made in held
+        )
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Mult):
+        return one_wide(script, node.left, where, axis, deep - 1)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+        return False
+    if isinstance(node.func, ast.Attribute) and node.func.attr in ("masked_fill", "masked_fill_", "float", "tanh"):
+        return one_wide(script, node.func.value, where, axis, deep - 1)
+    values = script.values.value(node.func, where, None)
+    made = values[0].node if len(values) == 1 and values[0].kind == "instance" else None
+    if not isinstance(made, ast.Call) or values[0].cls is not None or values[0].where is None:
+        return False
+    home = script.at_home(values[0].where)
+    if values[0].name == "torch.nn.Sequential":
+        made = made.args[-1] if made.args and isinstance(made.args[-1], ast.Call) else None
+    return made is not None and units(home, made, -1, axis)
 
 
 def over_width(script: Script) -> Iterator[Hit]:

@@ -21,7 +21,12 @@ from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.trail import trail, verb
 
-METRIC = re.compile(r"(^|_)(psnr|perplexity|ppl|mse|rmse|mae|nll|cross_entropy)(_loss|_score)?$", re.I)
+METRIC = re.compile(
+    r"(^|_)(psnr|perplexity|ppl|mse|rmse|mae|nll|cross_entropy|signal_noise_ratio|signal_distortion_ratio|si_?sn?dr|snr|"
+    r"mean_(squared|absolute)_error|word_error_rate)(_loss|_score)?$|(NoiseRatio|DistortionRatio|Perplexity|"
+    r"MeanSquaredError|MeanAbsoluteError)$",
+    re.I,
+)
 
 
 @rule(
@@ -30,7 +35,7 @@ METRIC = re.compile(r"(^|_)(psnr|perplexity|ppl|mse|rmse|mae|nll|cross_entropy)(
     "loss.wrong_for_task",
     "likely",
     "backward mse_loss l1_loss cross_entropy kl_div psnr MSELoss L1Loss CrossEntropyLoss KLDivLoss HuberLoss criterion "
-    "mse",
+    "mse peak_signal_noise_ratio PeakSignalNoiseRatio signal_noise_ratio PSNR perplexity training_step",
 )
 def check(script: Script) -> Iterator[Hit]:
     if not script.mentions("torch"):
@@ -48,7 +53,7 @@ def check(script: Script) -> Iterator[Hit]:
             yield Hit(node, f"{losses[right]} has no upper bound, so one minus it has no lower bound.")
         elif (
             isinstance(right, ast.Call)
-            and METRIC.search(text(right.func).rsplit(".", 1)[-1])
+            and unbounded(script, right)
             and (becomes_loss(script, node) or in_loss(script, node))
         ):
             yield Hit(node, f"{text(right.func)} has no upper bound, so one minus it has no lower bound.", "look")
@@ -58,6 +63,27 @@ def check(script: Script) -> Iterator[Hit]:
                     told = "one minus a product of vectors that nothing has normalised: it falls as they grow."
                     yield Hit(node, told)
                     break
+
+
+def unbounded(script: Script, call: ast.Call) -> bool:
+    """Whether a metric has no upper bound: by its name, by its class, or because it is a logarithm."""
+    if METRIC.search(text(call.func).rsplit(".", 1)[-1]):
+        return True
+    for value in script.value(call.func) if isinstance(call.func, ast.Name | ast.Attribute) else ():
+        if value.kind == "instance" and METRIC.search(value.name.rsplit(".", 1)[-1]):
+            return True
+        given = value.func.returns if value.kind == "function" and value.func is not None else []
+        if len(given) == 1 and isinstance(given[0][0], ast.BinOp) and decibels(given[0][0]):
+            return True
+    return False
+
+
+def decibels(node: ast.BinOp) -> bool:
+    """10 * log10(peak / error), also as a difference of such."""
+    parts = [part for part in (node.left, node.right) if not isinstance(part, ast.Constant | ast.UnaryOp)]
+    return isinstance(node.op, ast.Mult | ast.Sub) and all(
+        verb(part) == "log10" or (isinstance(part, ast.BinOp) and decibels(part)) for part in parts
+    )
 
 
 def named(script: Script, node: ast.expr) -> ast.expr:

@@ -62,6 +62,7 @@ def check(script: Script) -> Iterator[Hit]:
 
     yield from counted(script)
     yield from laid_out(script)
+    yield from only_told(script)
 
 
 def unused_attribute(script: Script) -> Iterator[Hit]:
@@ -102,6 +103,42 @@ def laid_out(script: Script) -> Iterator[Hit]:
     losses += [call for call, _ in script.calls_to("torch.nn.functional.", *functions) if len(call.args) < 3]
     for call in losses[:1]:
         yield Hit(call, f"{rare_one}, and the loss weighs all alike.", "look")
+
+
+def only_told(script: Script) -> Iterator[Hit]:
+    """POS_RATE = 492 / 284807, which is printed and reaches neither loss nor sampler."""
+    if script.mentions("WeightedRandomSampler", "pos_weight", "sigmoid_focal_loss", "class_weight", "sample_weight"):
+        return
+    for scope in (script.module.main, *script.module.scopes):
+        for name, defs in scope.defs.items():
+            made = defs[0] if len(defs) == 1 and RATE.search(name) else None
+            share = number(script, made.value) if made is not None and made.how == "=" and not made.path else None
+            if share is None or not 0 < min(share, 1 - share) < RARE or read(script, name, scope):
+                continue
+            for call, dotted in script.calls_to("torch.nn.", "BCEWithLogitsLoss", "BCELoss", "CrossEntropyLoss"):
+                if not call.args and not call.keywords:
+                    last = dotted.rsplit(".", 1)[-1]
+                    told = f"{name} is {share:.2%} and goes nowhere but to the screen: {last} weighs all alike."
+                    yield Hit(call, told, "look")
+                    return
+
+
+RARE = 0.1
+RATE = re.compile(
+    r"^(pos(itive)?|fraud|minority|anomaly|defect|event|class|target|base|churn|default)_?(rate|share|frac|fraction|prior|"
+    r"ratio|prevalence)$|^(prevalence|imbalance|pos_prior)$",
+    re.I,
+)
+
+
+def number(script: Script, node: ast.AST) -> float | None:
+    """A number, or the quotient of two."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        top, bottom = script.constant(node.left), script.constant(node.right)
+        plain = isinstance(top, int | float) and isinstance(bottom, int | float) and bottom
+        return top / bottom if plain else None
+    given = script.constant(node)
+    return float(given) if isinstance(given, int | float) else None
 
 
 def written(script: Script) -> list[int]:

@@ -2,7 +2,7 @@
 
 What it sees: a training loop with backward and zero_grad of an optimiser that is made in this file and never stepped
 in it, never passed on and never returned; one of two optimisers that is cleared and never stepped, also when both are
-kept in a dict.
+kept in a dict; a gradient scaler that scales and updates on a way on which nothing steps.
 Why it matters: the parameters never move. The loss only shows the noise of the batches.
 Silent when: the optimiser leaves the file, or something else may step it.
 Fix: call step after backward.
@@ -11,6 +11,7 @@ Fix: call step after backward.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.flow import apart
 from clew.lint.index import Scope
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
@@ -29,6 +30,8 @@ def check(script: Script) -> Iterator[Hit]:
             yield Hit(here(script, event), f"computes gradients that nothing uses: {name} never steps.")
 
     yield from one_of_two(script)
+    if script.mentions("update") and script.mentions("scale"):
+        yield from scaled_only(script)
     if script.module.names.isdisjoint(("backward", "manual_backward", "grad", "minimize", "engine")):
         yield from never_computed(script)
 
@@ -52,6 +55,36 @@ def one_of_two(script: Script) -> Iterator[Hit]:
         yield from swapped(script, scope, events)
         for name, key in forgotten_keys(script, events):
             yield Hit(backward[-1].node, f"computes gradients that nothing uses: {name}[{key!r}] never steps.")
+
+
+def scaled_only(script: Script) -> Iterator[Hit]:
+    """scaler.scale(loss).backward(); scaler.update(), and on this way nothing steps."""
+    for scope in script.module.scopes:
+        if not any(isinstance(call.func, ast.Attribute) and call.func.attr == "scale" for call in scope.calls):
+            continue
+        events = training(script).events(scope)
+        updates = [event for event in events if event.kind == "scaler_update" and not event.through]
+        steps = [event for event in events if event.kind in ("step", "scaler_step", "maybe_step")]
+        for event in events:
+            func = event.node.func if event.kind == "backward" and not event.through else None
+            scaled = func.value if isinstance(func, ast.Attribute) else None
+            base = scaled.func if isinstance(scaled, ast.Call) else None
+            name = text(base.value) if isinstance(base, ast.Attribute) and base.attr == "scale" else ""
+            beside = [one for one in updates if one.who == name and one.block in event.block.chain()]
+            if not name or not beside or not all(apart(one.block, event.block.chain()) for one in steps):
+                continue
+            if not goes_on(script, name):
+                yield Hit(event.node, f"computes gradients that nothing uses: {name} scales and updates, never steps.")
+
+
+def goes_on(script: Script, name: str) -> bool:
+    """Whether a scaler is handed on, or steps in another place."""
+    own = ("scale", "unscale_", "update", "state_dict", "load_state_dict", "get_scale", "is_enabled")
+    for node in script.loads(name):
+        above = script.parent(node)
+        if text(node) == name and not (isinstance(above, ast.Attribute) and above.attr in own):
+            return True
+    return False
 
 
 def swapped(script: Script, scope: Scope, events: list[Event]) -> Iterator[Hit]:

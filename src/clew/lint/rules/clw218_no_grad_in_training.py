@@ -73,16 +73,19 @@ def quiet_parts(script: Script, model: Value, name: str) -> Iterator[Hit]:
     cls = model.cls
     assert cls is not None
     for attr, defs in cls.attrs.items():
-        made = script.values.defined(defs[0], None) if len(defs) == 1 and defs[0].how == "=" else ()
+        made = script.values.set_on(defs[0], model) if len(defs) == 1 and defs[0].how == "=" else ()
         for value in made if len(made) == 1 else ():
             part = value.cls if value.kind == "instance" and value.const != "self" else None
-            forward = part.methods.get("forward") if part is not None else None
+            forward = asked(cls, part, attr) if part is not None else None
             off = quiet(script, forward) if forward is not None else None
             if part is None or off is None or MEANT.search(f"{attr} {part.name}") or weighs(script, value):
                 continue
-            if not FREEZES.isdisjoint(words(part)) or not FREEZES.isdisjoint(words(cls)):
+            # What else runs without gradients, for a user's own use, sets its own mode.
+            others = [one.node for one in part.methods.values() if one is not forward and decorated(script, one)]
+            if not FREEZES.isdisjoint(words(part, others)) or not FREEZES.isdisjoint(words(cls)):
                 continue
-            says = f"{name}.{attr} is in the optimiser, and its forward runs without gradients: it is never trained."
+            which = forward.name if forward is not None else "forward"
+            says = f"{name}.{attr} is in the optimiser, and its {which} runs without gradients: it is never trained."
             here = off in script.module.up
             places = (off, defs[0].node, model.node)
             node = next((one for one in places if one in script.module.up or one in script.module.place), None)
@@ -95,8 +98,31 @@ MEANT = re.compile(r"frozen|freeze|fixed|teacher|target|extractor|ema|vgg|lpips|
 FREEZES = frozenset("requires_grad requires_grad_ freeze eval train frozen trainable".split())
 
 
-def words(cls: Class) -> set[str]:
-    return {getattr(part, "attr", getattr(part, "id", getattr(part, "arg", ""))) or "" for part in ast.walk(cls.node)}
+def words(cls: Class, but: list[ast.AST] | None = None) -> set[str]:
+    left = {part for node in but or () for part in ast.walk(node)}
+    return {
+        getattr(part, "attr", getattr(part, "id", getattr(part, "arg", ""))) or ""
+        for part in ast.walk(cls.node)
+        if part not in left
+    }
+
+
+def asked(cls: Class, part: Class, attr: str) -> Scope | None:
+    """The one method by which a model applies a part of its own: self.text(x), or self.text.encode(x) everywhere."""
+    found: set[str] = set()
+    for method in cls.methods.values():
+        for call in method.calls:
+            said = text(call.func)
+            if said == f"{method.me}.{attr}":
+                found.add("forward")
+            elif said.startswith(f"{method.me}.{attr}.") and said.count(".") == 2:
+                found.add(said.rsplit(".", 1)[-1])
+    applied = [name for name in found if name in part.methods]
+    return part.methods[applied[0]] if len(applied) == 1 else part.methods.get("forward") if not applied else None
+
+
+def decorated(script: Script, func: Scope) -> bool:
+    return any(script.grad_state(decorator) is False for decorator in func.decorators())
 
 
 def quiet(script: Script, func: Scope) -> Any:

@@ -9,10 +9,13 @@ Fix: under no_grad, p.sub_(lr * p.grad) or p -= lr * p.grad.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+
+TARGET = re.compile(r"target|(^|[_.])(targ|tgt)([_.\d]|$)", re.I)
 
 
 @rule("CLW223", "update-without-effect", "train.step_missing", "certain", "parameters named_parameters")
@@ -52,12 +55,16 @@ def averaged(loop: ast.For) -> Iterator[Hit]:
         return
     for at, node in enumerate(loop.body):
         name = text(node.targets[0]) if isinstance(node, ast.Assign) else ""
-        if name not in names or not isinstance(node, ast.Assign) or not isinstance(node.value, ast.BinOp):
+        if name not in names or not isinstance(node, ast.Assign):
             continue
         later = {part.id for one in loop.body[at + 1 :] for part in ast.walk(one) if isinstance(part, ast.Name)}
         said = {part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)}
-        if name in said and name not in later and len(said & set(names)) > 1:
-            yield Hit(node, f"binds {name} to a new tensor; the parameter itself stays as it was.")
+        others = said & set(names) - {name}
+        if name not in later and others:
+            arg = call.args[names.index(name)]
+            owner = text(arg.func.value) if isinstance(arg, ast.Call) and isinstance(arg.func, ast.Attribute) else ""
+            cause = "rl.target_network" if TARGET.search(owner) else ""
+            yield Hit(node, f"binds {name} to a new tensor; the parameter itself stays as it was.", cause=cause)
 
 
 def steps(node: ast.AST, name: str) -> bool:

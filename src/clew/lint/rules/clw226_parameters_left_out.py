@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from clew.lint.flow import outward
 from clew.lint.index import Scope
 from clew.lint.reach import network
 from clew.lint.registry import rule
@@ -200,8 +201,8 @@ def in_lists(script: Script) -> Iterator[Hit]:
     found: dict[tuple[Scope, str], list[Any]] = {}
     for kind in (ast.ListComp, ast.GeneratorExp, ast.DictComp):
         for node in script.module.nodes.get(kind, []):
-            base, _ = over(node.generators[0].iter) if len(node.generators) == 1 else (None, False)
-            if base is not None and text(base) and for_groups(script, node, made):
+            base, _ = over(source(script, node)) if len(node.generators) == 1 else (None, False)
+            if base is not None and text(base) and (for_groups(script, node, made) or handed_out(script, node)):
                 found.setdefault((script.scope(node), text(base)), []).append(node)
     for (scope, name), nodes in found.items():
         whole = sum(
@@ -210,7 +211,7 @@ def in_lists(script: Script) -> Iterator[Hit]:
             and (text(call.func.value) == name or text(call.func.value).startswith(f"{name}."))
             for call in scope.calls
         )
-        if whole != len(nodes) or not all(node.generators[0].ifs for node in nodes):
+        if whole != len({source(script, node) for node in nodes}) or not all(node.generators[0].ifs for node in nodes):
             continue
         sides = [picker(script, node) for node in nodes]
         if not all(sides) or (len(nodes) == 1 and not leaves_vectors(nodes[0])):
@@ -220,10 +221,46 @@ def in_lists(script: Script) -> Iterator[Hit]:
             parts = [side(one) for side in sides]
             return True if True in parts else None if None in parts else False
 
-        left, sure = missed(script, over(nodes[0].generators[0].iter)[0], kept)
+        left, sure = missed(script, over(source(script, nodes[0]))[0], kept)
         if left:
             told = f"leaves out {', '.join(left[:3])}, which no other group holds."
             yield Hit(nodes[-1], told, "" if sure and len(nodes) > 1 else "look")
+
+
+def source(script: Script, node: Any) -> Any:
+    """The call that a comprehension reads, also through a list that is kept: named = list(model.named_parameters())."""
+    given = node.generators[0].iter
+    if isinstance(given, ast.Name):
+        held = outward(given.id, script.where(node))
+        given = held[0].value if len(held) == 1 and held[0].how == "=" and not held[0].path else None
+    if isinstance(given, ast.Call) and text(given.func) in ("list", "tuple", "dict") and len(given.args) == 1:
+        given = given.args[0]
+    return given
+
+
+def handed_out(script: Script, node: ast.AST) -> bool:
+    """Whether a function returns the list, and what it returns goes into an optimiser."""
+    scope = script.scope(node)
+    statement = script.statement(node)
+    names = [text(target) for target in statement.targets] if isinstance(statement, ast.Assign) else []
+    back = [part for given, _ in scope.returns for part in ast.walk(given)]
+    if scope.kind != "function" or not (
+        node in back or any(isinstance(part, ast.Name) and part.id in names for part in back)
+    ):
+        return False
+    for call, where in script.project.callers(scope):
+        home = script.at_home(where)
+        at: ast.AST | None = call
+        while isinstance(at, ast.expr | ast.keyword):
+            at = home.parent(at)
+            if isinstance(at, ast.Call) and home.dotted(at.func).startswith("torch.optim."):
+                return True
+        kept = text(at.targets[0]) if isinstance(at, ast.Assign) else ""
+        for other in where.block.scope.calls if kept else ():
+            given = home.arg(other, 0, "params")
+            if text(given) == kept and home.dotted(other.func).startswith("torch.optim."):
+                return True
+    return False
 
 
 def for_groups(script: Script, node: ast.AST, made: list[ast.Call]) -> bool:

@@ -1,7 +1,8 @@
 """The model is validated in training mode.
 
 What it sees: a loop over held-out data that applies the model, in a file that also trains it, with no eval() on any
-way to the loop; one function for training and validation that calls train(), or eval(), for both.
+way to the loop; held-out data that goes through the model in one piece, under no_grad; one function for training and
+validation that calls train(), or eval(), for both.
 Why it matters: dropout still drops and batch normalisation still uses, and updates from, the held-out batches. The
 score is worse, noisy, and depends on the batch size; the running statistics have seen the validation data.
 Silent when: eval() or train(flag) is called before the loop, here or by a caller, or no layer of the model in sight
@@ -10,14 +11,16 @@ Fix: model.eval() before the loop, model.train() after it.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from clew.lint.conditions import spelled
+from clew.lint.data import side
 from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Event, here, training
-from clew.lint.validation import has_modes, prepared, validations
+from clew.lint.validation import MEASURES, NAMED, NOT_LOOPS, applied, has_modes, prepared, validations
 from clew.lint.values import argument
 
 
@@ -31,6 +34,8 @@ from clew.lint.values import argument
 def check(script: Script) -> Iterator[Hit]:
     yield from shared(script)
     yield from in_steps(script)
+    if script.mentions("backward", "manual_backward") and script.mentions("no_grad", "inference_mode"):
+        yield from at_once(script)
     for found in validations(script):
         scope = found.loop.block.scope
         modes = has_modes(script, found.call)
@@ -48,6 +53,52 @@ def check(script: Script) -> Iterator[Hit]:
             f"{found.model} is applied to held-out data in training mode: no eval() comes before this loop.",
             "certain" if sure and state == "train" else "likely" if sure or (here and state == "train") else "look",
         )
+
+
+ON_PURPOSE = re.compile(r"(^|_)(mc|monte_?carlo|uncertain\w*|stochastic|bayes\w*|ensemble)(_|$)|dropout", re.I)
+
+
+def at_once(script: Script) -> Iterator[Hit]:
+    """guess = model(x_val) under no_grad: all held-out data in one go, without a loop."""
+    if script.tests:
+        return
+    loops = {found.loop.block for found in validations(script)}
+    for scope in script.module.scopes:
+        if scope.name in NOT_LOOPS or ON_PURPOSE.search(scope.name) or not may_be_quiet(script, scope):
+            continue
+        for call in scope.calls:
+            if not text(call.func) or not (call.args or call.keywords) or not held_out(script, scope, call):
+                continue
+            where = script.where(call)
+            if loops.intersection(where.block.loops()) or script.grad_off(where) is None:
+                continue
+            if not (model := applied(script, call)) or has_modes(script, call) is not True:
+                continue
+            state = prepared(script, scope, where.order)
+            if state not in ("eval", "set") and script.arg(call, -1, "training") is None:
+                says = f"{model} is applied to held-out data in training mode: no eval() comes before this."
+                yield Hit(call, says, "likely")
+                break
+
+
+def may_be_quiet(script: Script, scope: Scope) -> bool:
+    """Cheaply: does anything here switch gradients off?"""
+    return bool(scope.withs) or any(script.grad_state(one) is False for one in scope.decorators())
+
+
+def held_out(script: Script, scope: Scope, call: ast.Call) -> bool:
+    """Whether a name says that the data was held out: that of the function, of the argument, or at a caller."""
+    if scope.kind == "function" and NAMED.search(scope.name.replace("_", " ")):
+        return True
+    for arg in call.args:
+        name = text(arg)
+        if name and (NAMED.search(name) or side(name.rsplit(".", 1)[-1]) == "out"):
+            return True
+        if name in scope.params and scope.kind == "function" and MEASURES.search(scope.name):
+            given = [argument(one, scope, name) for one, _ in script.project.callers(scope)]
+            if any(one is not None and side(text(one).rsplit(".", 1)[-1]) == "out" for one in given):
+                return True
+    return False
 
 
 def in_steps(script: Script) -> Iterator[Hit]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from clew.lint.data import helper
 from clew.lint.flow import reaching
-from clew.lint.index import Block, Scope
+from clew.lint.index import Block, Def, Scope
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
@@ -158,7 +158,7 @@ def batch_mean(script: Script, node: ast.AST) -> bool:
         return False
     if "==" in said:
         return True
-    first = said.split(".")[0]
+    first = start(node)
     for part in ast.walk(node) if first.isidentifier() and node in script.module.up else ():
         if isinstance(part, ast.Name) and part.id == first:
             where = script.where(part)
@@ -166,6 +166,29 @@ def batch_mean(script: Script, node: ast.AST) -> bool:
             held = reaching(defs, where) if defs else []
             return len(held) == 1 and held[0].how == "=" and "==" in ast.unparse(held[0].value)
     return False
+
+
+def start(node: ast.AST) -> str:
+    """The name that a chain of methods and subscripts begins with."""
+    while isinstance(node, ast.Call | ast.Attribute | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def returned_mean(script: Script, made: Def) -> bool:
+    """top1, top5 = accuracy(out, y), where that returns a mean for each: in a tuple, a list, or a comprehension."""
+    func = helper(script, made.value, made.where)
+    given = func.returns[0] if func is not None and len(func.returns) == 1 and len(made.path) == 1 else None
+    if given is None:
+        return False
+    back = given[0]
+    home = script.at_home(given[1])
+    if isinstance(back, ast.ListComp):
+        return batch_mean(home, back.elt)
+    items = back.elts if isinstance(back, ast.Tuple | ast.List) else []
+    return 0 <= made.path[0] < len(items) and (
+        batch_mean(home, items[made.path[0]]) or mean_loss(home, items[made.path[0]])
+    )
 
 
 def mean_loss(script: Script, node: ast.AST) -> bool:
@@ -181,7 +204,9 @@ def mean_loss(script: Script, node: ast.AST) -> bool:
         where = script.where(node)
         defs = where.block.scope.defs.get(node.id, [])
         held = reaching(defs, where) if defs else []
-        made = held[0] if len(held) == 1 and held[0].how == "=" and not held[0].path else None
+        made = held[0] if len(held) == 1 and held[0].how == "=" else None
+        if made is not None and made.path:
+            return returned_mean(script, made)
         if made is None or not isinstance(made.value, ast.Call):
             return False
         return batch_mean(script, made.value) or mean_loss(script, made.value)

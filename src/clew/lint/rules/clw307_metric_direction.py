@@ -17,6 +17,7 @@ from typing import Any
 from clew.lint.data import helper
 from clew.lint.flow import reaching
 from clew.lint.index import Where
+from clew.lint.model import Related
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
@@ -108,7 +109,11 @@ def plateaus(script: Script) -> Iterator[Hit]:
         better = figure(script, given, script.where(call))
         if better and mode in BETTER and mode != better:
             told = f"the plateau is looked for in mode {mode!r}, but {BETTER[better]} is better for this figure."
-            yield Hit(call, told, related=script.related(values[0], "the scheduler is made here"))
+            if said is not None and said in script.module.up:
+                place = (Related(script.module.path, call.lineno, "the scheduler is given the figure here"),)
+                yield Hit(said, told, related=place)
+            else:
+                yield Hit(call, told, related=script.related(values[0], "the scheduler is made here"))
 
 
 def watchers(script: Script) -> Iterator[Hit]:

@@ -11,9 +11,10 @@ Fix: nn.Parameter(...).
 import ast
 from collections.abc import Iterator
 
+from clew.lint.index import Def
 from clew.lint.model import Fix
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script
+from clew.lint.script import Hit, Script, text
 
 MAKERS = ("randn", "rand", "zeros", "ones", "tensor", "empty", "full", "eye", "randn_like", "zeros_like")
 
@@ -32,8 +33,8 @@ def check(script: Script) -> Iterator[Hit]:
                 if (
                     made.how != "="
                     or made.path
-                    or not needs_grad(script, made.value)
                     or made.where.block.scope.name != "__init__"
+                    or not (needs_grad(script, made.value) or told_later(script, made))
                 ):
                     continue
                 if script.is_module(cls) and not handed_over(script, name):
@@ -76,9 +77,47 @@ def needs_grad(script: Script, node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
-        return isinstance(node.func.value, ast.Call) and made_by_torch(script, node.func.value)
+        off = script.constant(script.arg(node, 0, "requires_grad")) is False
+        return not off and fresh(script, node.func.value)
+    if isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS and isinstance(node.func.value, ast.Call):
+        return needs_grad(script, node.func.value)
     on = script.arg(node, -1, "requires_grad")
     return isinstance(on, ast.Constant) and on.value is True and made_by_torch(script, node)
+
+
+KEEPS = frozenset("to cuda cpu float double half mul mul_ div normal_ uniform_ clone unsqueeze view reshape".split())
+
+
+def fresh(script: Script, node: ast.AST, deep: int = 6) -> bool:
+    """A tensor that torch has just made, also scaled, filled or moved: torch.randn(n, d).mul(std)."""
+    if deep == 0:
+        return False
+    if isinstance(node, ast.BinOp):
+        return fresh(script, node.left, deep - 1) or fresh(script, node.right, deep - 1)
+    if not isinstance(node, ast.Call):
+        return False
+    if made_by_torch(script, node):
+        return True
+    chained = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Call | ast.BinOp)
+    return chained and fresh(script, node.func.value, deep - 1)  # type: ignore[attr-defined]
+
+
+def told_later(script: Script, made: Def) -> bool:
+    """self.prompt = torch.randn(n, d); self.prompt.requires_grad_(True), or .requires_grad = True."""
+    scope = made.where.block.scope
+    said = text(made.node)
+    if not said or not isinstance(made.value, ast.Call | ast.BinOp) or not fresh(script, made.value):
+        return False
+    for call in scope.calls:
+        if (
+            text(call.func) == f"{said}.requires_grad_"
+            and script.constant(script.arg(call, 0, "requires_grad")) is not False
+        ):
+            return True
+    return any(
+        target.attr == "requires_grad" and text(target.value) == said and script.constant(value) is True
+        for target, value, _ in scope.attr_sets
+    )
 
 
 def made_by_torch(script: Script, node: ast.Call) -> bool:

@@ -23,7 +23,7 @@ from clew.lint.index import Scope
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.trail import root
+from clew.lint.trail import root, verb
 from clew.lint.values import argument
 
 SAVES = frozenset("exp sigmoid tanh softmax log_softmax sqrt rsqrt reciprocal".split())
@@ -275,6 +275,10 @@ def numeric(script: Script, node: Any) -> bool:
             return True
         if isinstance(above, ast.Subscript) and isinstance(above.slice, ast.Tuple):
             return True
+    cls = script.class_of(script.scope(node))
+    held = cls.attrs.get(base.partition(".")[2], []) if cls is not None else []
+    if held and all(verb(one.value) in ("astype", "to_numpy", "asarray", "stack", "vstack") for one in held):
+        return True
     return any(
         (one.const and str(one.const).startswith(("torch.", "numpy.")))
         or (one.kind == "made" and one.name in ("float", "numpy"))

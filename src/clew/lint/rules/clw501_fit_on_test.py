@@ -138,9 +138,19 @@ def by_helper(script: Script) -> Iterator[Hit]:
                 )
 
 
+GIVES = ("transform", "fit_transform", "inverse_transform")
+LIBRARIES = ("np.", "pd.")
+
+
 def base_name(node: object) -> str:
+    """The name of the data that an expression starts from: X_test of imputer.transform(X_test[cols])."""
     while isinstance(node, ast.Subscript | ast.Call):
-        node = node.value if isinstance(node, ast.Subscript) else getattr(node.func, "value", None)
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif node.args and (isinstance(node.func, ast.Name) or verb(node) in GIVES or text(node.func)[:3] in LIBRARIES):
+            node = node.args[0]
+        else:
+            node = getattr(node.func, "value", None)
     while isinstance(node, ast.Attribute) and node.attr in ("values", "data", "T"):
         node = node.value
     return text(node).rsplit(".", 1)[-1] if isinstance(node, ast.AST) else ""

@@ -20,7 +20,7 @@ from clew.lint.model import Fix, Related
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import training
-from clew.lint.values import Value
+from clew.lint.values import Context, Value
 
 TRAIN = re.compile(r"(^|[._ ])(train|training|tr)(_|$|\.)|trainloader|trainset|train_?(data)?loader|train_dl", re.I)
 SERVES = re.compile(
@@ -193,11 +193,13 @@ def from_dict(script: Script, node: Any) -> ast.Call | None:
 
 
 def passed(script: Script, value: Value, at: int, name: str) -> Any:
-    """What a loader is given, also as a default of the function that makes it."""
+    """What a loader is given, also by the caller of the function that makes it, or as its default."""
     given = script.arg(value.node, at, name)
     if isinstance(given, ast.Name) and value.where is not None:
-        for one in script.values.value(given, value.where, None):
-            return one.node if one.kind == "const" else given
+        context = value.const if isinstance(value.const, Context) else None
+        held = script.values.value(given, value.where, context)
+        same = len({one.const if one.kind == "const" else one for one in held}) == 1
+        return held[0].node if same and held[0].kind == "const" else given
     return given
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from clew.lint.data import HELD_OUT, TRAIN, kept_as
 from clew.lint.divide import element
-from clew.lint.index import Where
+from clew.lint.index import Def, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.trail import trail, verb
@@ -58,6 +58,7 @@ def check(script: Script) -> Iterator[Hit]:
 
     if any(RANDOM.search(name) for name in script.module.names):
         yield from deaf(script)
+    if script.mentions("random_split", "Subset"):
         yield from shared(script)
 
 
@@ -84,17 +85,25 @@ def shared(script: Script) -> Iterator[Hit]:
         if text(target.value) != scope.me
     ):
         return
-    for scope in script.module.scopes:
-        for name, defs in scope.defs.items():
-            for made in defs:
-                call = element(made.value, made.path) if not isinstance(made.value, ast.Call) else made.value
-                last = text(call.func).rsplit(".", 1)[-1] if isinstance(call, ast.Call) else ""
-                held = HELD_OUT.search(name) and not TRAIN.search(name)
-                if made.how != "=" or not held or last not in ("random_split", "Subset") or not call.args:
-                    continue
-                step = anywhere(script, call.args[0], made.where)
-                if step:
-                    yield Hit(call, f"{name} is a part of data that goes through {step}: the score depends on chance.")
+    sets = [one for scope in script.module.scopes for one in scope.defs.items()]
+    for name, defs in (*sets, *(one for cls in script.module.classes for one in cls.attrs.items())):
+        if not HELD_OUT.search(name) or TRAIN.search(name):
+            continue
+        for made in defs:
+            call = element(made.value, made.path) if not isinstance(made.value, ast.Call) else made.value
+            last = text(call.func).rsplit(".", 1)[-1] if isinstance(call, ast.Call) else ""
+            if made.how != "=" or last not in ("random_split", "Subset") or not call.args:
+                continue
+            step = anywhere(script, call.args[0], made.where) if not only_positions(script, made) else ""
+            if step:
+                yield Hit(call, f"{name} is a part of data that goes through {step}: the score depends on chance.")
+
+
+def only_positions(script: Script, made: Def) -> bool:
+    """Whether only the positions of a part are used, to take the same examples out of data that is not augmented."""
+    said = text(made.node)
+    uses = [script.parent(node) for node in script.loads(said) if text(node) == said]
+    return bool(uses) and all(isinstance(use, ast.Attribute) and use.attr == "indices" for use in uses)
 
 
 def anywhere(script: Script, node: ast.AST, where: Where | None = None) -> str:

@@ -318,17 +318,23 @@ def unwrapped(node: object) -> object:
             return node
 
 
+def without_effect(script: Script, call: ast.Call) -> bool:
+    """df.drop(columns="price") as a statement of its own gives a copy that nobody keeps."""
+    dropping = isinstance(call.func, ast.Attribute) and call.func.attr == "drop"
+    kept = script.arg(call, -1, "inplace")
+    return dropping and isinstance(script.parent(call), ast.Expr) and (kept is None or script.constant(kept) is False)
+
+
 def removed(script: Script, frame: str, name: str, but: ast.AST | None = None) -> bool:
     """Whether the column leaves the frame in any way that is in sight."""
+    reader = Reader(script)
     for call in script.calls("drop", "pop"):
-        if (
-            call is not but
-            and isinstance(call.func, ast.Attribute)
-            and (
-                f"'{name}'" in ast.unparse(call)
-                or not all(isinstance(arg, ast.Constant | ast.List) for arg in call.args)
-            )
-        ):
+        if call is but or not isinstance(call.func, ast.Attribute) or without_effect(script, call):
+            continue
+        given = script.arg(call, -1, "columns") or script.arg(call, 0, "labels")
+        words = reader.words(given, script.where(call), None) if given is not None else frozenset()
+        # What cannot be read may be the target.
+        if words is None or name in words:
             return True
     for node in script.module.statements.get(ast.Delete, []):
         if any(text(getattr(target, "value", None)) == frame for target in node.targets):

@@ -11,8 +11,10 @@ Fix: 1e-6 or larger, or compute in single precision.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.data import helper
 from clew.lint.divide import element
-from clew.lint.index import Scope
+from clew.lint.flow import outward
+from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.values import argument, default_of
@@ -20,8 +22,13 @@ from clew.lint.values import argument, default_of
 SMALLEST = 6e-8
 
 
-@rule("CLW604", "eps-too-small", "num.low_precision", "likely", "half float16")
+@rule("CLW604", "eps-too-small", "num.low_precision", "likely", "half float16 eps EPS epsilon")
 def check(script: Script) -> Iterator[Hit]:
+    if not script.mentions("half", "float16"):
+        # A helper without a word of precision: its callers in another file may be in half.
+        if tiny_defaults(script) and script.project.neighbours_with(script.module.path, ".half("):
+            yield from added(script)
+        return
     yield from added(script)
     yield from given(script)
     yield from in_optimizer(script)
@@ -29,12 +36,12 @@ def check(script: Script) -> Iterator[Hit]:
 
 def added(script: Script) -> Iterator[Hit]:
     for node in script.module.nodes.get(ast.BinOp, []):
-        if isinstance(node.op, ast.Add) and tiny(node.right) and halved(script, node.left):
+        if isinstance(node.op, ast.Add) and small(script, node.right) and halved(script, node.left):
             yield Hit(node.right, "is zero in float16, whose smallest positive number is about 6e-8.")
     for call in script.calls("clamp", "clamp_min"):
         given = script.arg(call, 0 if not script.dotted(call.func) else 1, "min")
         operand = script.operand(call)
-        if given is not None and tiny(given) and operand is not None and halved(script, operand):
+        if given is not None and small(script, given) and operand is not None and halved(script, operand):
             yield Hit(given, "is zero in float16, whose smallest positive number is about 6e-8.")
 
 
@@ -95,14 +102,66 @@ def tiny(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, float) and 0 < node.value < SMALLEST
 
 
-def halved(script: Script, node: ast.AST, deep: int = 6) -> bool:
+def tiny_defaults(script: Script) -> bool:
+    """Whether a function of the file has an eps that half precision does not know, as its default."""
+    return any(
+        tiny(default)
+        for scope in script.module.scopes
+        for name in scope.params
+        if "eps" in name.lower() and (default := default_of(scope, name)) is not None
+    )
+
+
+def small(script: Script, node: ast.AST) -> bool:
+    """A number that half precision rounds to zero, written out or as the default that every caller leaves alone."""
+    if tiny(node):
+        return True
+    if not isinstance(node, ast.Name) or "eps" not in node.id.lower():
+        return False
+    scope = script.scope(node)
+    if node.id not in scope.params:
+        number = script.constant(node)
+        return isinstance(number, float) and 0 < number < SMALLEST
+    default = default_of(scope, node.id)
+    calls = script.project.callers(scope) if default is not None and tiny(default) else []
+    return bool(calls) and all(argument(call, scope, node.id) is None for call, _ in calls)
+
+
+def half_made(script: Script, node: ast.AST, where: Where, deep: int = 6) -> bool:
+    """Whether a network was put into half precision where it was made: by a helper, or by the caller."""
+    script = script.at_home(where)
+    if deep == 0:
+        return False
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MOVES:
+        told = any("float16" in text(arg) and "bfloat16" not in text(arg) for arg in types_of(node))
+        return node.func.attr == "half" or told or half_made(script, node.func.value, where, deep - 1)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        func = helper(script, node, where)
+        back = func.returns[0] if func is not None and len(func.returns) == 1 else None
+        return back is not None and half_made(script, *back, deep - 1)
+    if not isinstance(node, ast.Name):
+        return False
+    held = outward(node.id, where)
+    made = held[0] if len(held) == 1 else None
+    if made is not None and made.how == "=" and not made.path:
+        return half_made(script, made.value, made.where, deep - 1)
+    if made is None or made.how != "param":
+        return False
+    given = [(argument(call, made.value, node.id), at) for call, at in script.project.callers(made.value)[:3]]
+    return bool(given) and all(one is not None and half_made(script, one, at, deep - 1) for one, at in given)
+
+
+MOVES = ("half", "to", "cuda", "eval", "train", "requires_grad_")
+
+
+def halved(script: Script, node: ast.AST, deep: int = 12) -> bool:
     """Whether a value was cast to half precision, also some operations before."""
     if deep == 0:
         return False
     if isinstance(node, ast.Call) and of_library(script, node):
         return bool(node.args) and halved(script, node.args[0], deep - 1)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and half_model(script, node.func):
-        return True
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return half_model(script, node.func) or half_made(script, node.func, script.where(node))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr == "half":
             return True

@@ -16,6 +16,7 @@ from clew.lint.flow import reaching
 from clew.lint.index import Def
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import trail, verb
 
 SMALL = re.compile(r"max|cos|tanh|sim|norm|logsumexp|clamp|sigmoid|clip|log[(_]|log$|dist")
 EXPS = ("torch.exp", "jax.numpy.exp", "numpy.exp")
@@ -83,8 +84,12 @@ def masked(made: Def, name: str) -> bool:
 
 
 def exponential(script: Script, node: Any) -> ast.Call | None:
-    """exp(...) of torch or jax, directly or by name."""
+    """exp(...) of torch or jax, directly or by name, also with some positions set to zero."""
     node = value(script, node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "masked_fill":
+        return exponential(script, node.func.value)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return exponential(script, node.left) or exponential(script, node.right)
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "exp":
         return None
     dotted = script.dotted(node.func)
@@ -108,12 +113,26 @@ def same(first: ast.Call, second: ast.Call) -> bool:
     return ast.dump(argument(first)) == ast.dump(argument(second))
 
 
+# exp(1 / t) leaves single precision below this temperature.
+COLDEST = 1 / 88
+
+
+def of_units(script: Script, node: ast.AST) -> bool:
+    """Whether a product is one of unit vectors, and so between -1 and 1."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.MatMult):
+        return False
+    return any(verb(step.node) == "normalize" for step in trail(script, node.left, script.where(node), steps=40))
+
+
 def bounded(script: Script, call: ast.Call) -> bool:
     """Whether the exponent has its maximum taken off, is a negative distance, or is small by nature."""
     inner = value(script, argument(call))
     said = ast.unparse(inner).lower() if isinstance(inner, ast.AST) else ""
     if isinstance(inner, ast.UnaryOp) or SMALL.search(said):
         return True
+    if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Div) and of_units(script, inner.left):
+        by = script.constant(inner.right)
+        return not isinstance(by, float) or by > COLDEST
     return isinstance(inner, ast.BinOp) and (
         isinstance(inner.op, ast.Sub) or text(inner.left).startswith("-") or isinstance(inner.left, ast.UnaryOp)
     )

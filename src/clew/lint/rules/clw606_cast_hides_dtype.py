@@ -1,7 +1,7 @@
 """A cast to integers takes away what the loss needs.
 
 What it sees: long() or int() on the targets of a regression loss or of a binary cross-entropy, or on the predictions
-of any loss.
+of any loss; a cast to bytes of what was just scaled to lie between 0 and 1.
 Why it matters: fractions are cut off silently: a target of 0.7 becomes 0. A prediction that is cast has no gradient.
 Usually the cast was added to silence a complaint about types, whose reason then stays.
 Silent when: the loss wants class indices (cross-entropy, NLL), or the target is compared, not regressed.
@@ -29,7 +29,7 @@ INTEGERS = ("long", "int", "short", "byte")
     "cast-hides-dtype",
     "data.labels_wrong_range",
     "likely",
-    "long int byte short astype to_numpy mse_loss MSELoss l1_loss L1Loss",
+    "long int byte short astype to_numpy mse_loss MSELoss l1_loss L1Loss uint8",
 )
 def check(script: Script) -> Iterator[Hit]:
     for loss in loss_calls(script):
@@ -58,6 +58,81 @@ def check(script: Script) -> Iterator[Hit]:
                 "the prediction is cast to integers, which have no gradient.",
                 cause="loss.disconnected",
             )
+    yield from emptied(script)
+
+
+def emptied(script: Script) -> Iterator[Hit]:
+    """img = (img - lo) / (hi - lo); img.astype(np.uint8): nearly all of it is zero."""
+    if not script.mentions("uint8", "byte"):
+        return
+    for call in script.calls("astype", "to", "type", "byte", "uint8", "tensor", "as_tensor", "array", "asarray"):
+        inner = to_bytes(script, call)
+        if inner is not None and unit(script, inner, script.where(call)):
+            told = "lies between 0 and 1, and the cast to bytes cuts nearly all of it to zero."
+            yield Hit(call, told, "likely", cause="data.input_destroyed")
+
+
+def to_bytes(script: Script, call: ast.Call) -> Any:
+    """What a cast to unsigned bytes is given."""
+    dotted = script.dotted(call.func)
+    method = isinstance(call.func, ast.Attribute) and not dotted
+    if verb(call) in ("byte", "uint8"):
+        return call.func.value if method and not call.args else call.args[0] if dotted and call.args else None  # type: ignore[attr-defined]
+    kinds = [word.value for word in call.keywords if word.arg in ("dtype", "type")] or call.args[0 if method else 1 :][
+        :1
+    ]
+    told = [text(kind).rsplit(".", 1)[-1] or script.constant(kind) for kind in kinds]
+    if told != ["uint8"]:
+        return None
+    return call.func.value if method else call.args[0] if call.args else None  # type: ignore[attr-defined]
+
+
+FULL = (255, 255.0, 256, 1023, 4095, 65535)
+SHAPED = frozenset("squeeze numpy cpu detach copy transpose permute clone contiguous float astype mean reshape".split())
+
+
+def unit(script: Script, node: Any, where: Where, deep: int = 8) -> bool:
+    """Whether values surely lie between 0 and 1, as numbers with fractions."""
+    if deep == 0:
+        return False
+    if isinstance(node, ast.Name):
+        held = outward(node.id, where)
+        made = held[0] if len(held) == 1 and held[0].how == "=" and not held[0].path else None
+        return made is not None and unit(script, made.value, made.where, deep - 1)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Div) and scaled(script, node)
+    if not isinstance(node, ast.Call):
+        return False
+    last = verb(node)
+    if last in ("clip", "clamp"):
+        bounds = [script.at_home(where).constant(arg) for arg in (*node.args, *(word.value for word in node.keywords))]
+        return bounds[-2:] in ([0, 1], [0.0, 1.0]) and not cut_before(script, node, where, deep)
+    if last in ("sigmoid", "softmax"):
+        return True
+    if isinstance(node.func, ast.Attribute) and last in SHAPED and not script.at_home(where).dotted(node.func):
+        return unit(script, node.func.value, where, deep - 1)
+    for value in script.values.value(node.func, where, None) if isinstance(node.func, ast.Name | ast.Attribute) else ():
+        func = value.func if value.kind == "function" else None
+        return func is not None and len(func.returns) == 1 and unit(script, *func.returns[0], deep - 1)
+    return False
+
+
+def cut_before(script: Script, node: ast.Call, where: Where, deep: int) -> bool:
+    """Whether what is bounded was whole already: a mask stays a mask."""
+    inner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    given = node.args[0] if inner is not None and script.at_home(where).dotted(node.func) and node.args else inner
+    return not isinstance(given, ast.BinOp) and not unit(script, given, where, deep - 1)
+
+
+def scaled(script: Script, node: ast.BinOp) -> bool:
+    """x / 255, (x - lo) / (hi - lo), x / x.max()"""
+    right = node.right
+    if script.constant(right) in FULL and script.constant(right) is not True:
+        return True
+    lows = [part.right for part in (node.left, right) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub)]
+    if len(lows) == 2 and ast.unparse(lows[0]) == ast.unparse(lows[1]):
+        return True
+    return verb(right) == "max" and ast.unparse(node.left) in ast.unparse(right)
 
 
 def cast(node: object) -> bool:

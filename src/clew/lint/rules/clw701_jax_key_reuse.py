@@ -125,7 +125,23 @@ def keys_in(script: Script, scope: Scope, call: ast.Call) -> Iterator[ast.Name]:
                     yield part
 
 
-def draws_from(script: Script, func: Scope, call: ast.Call, node: ast.Name) -> bool:
+def behind(script: Script, node: ast.expr, where: Where) -> Scope | None:
+    """The project's function that a call runs, also through jax.value_and_grad(loss)(...), jax.jit, vmap and grad."""
+    if isinstance(node, ast.Call):
+        wraps = script.at_home(where).dotted(node.func) in WRAPS and node.args
+        return behind(script, node.args[0], where) if wraps else None
+    for value in script.values.value(node, where, None) if isinstance(node, ast.Name | ast.Attribute) else ():
+        if value.kind == "function":
+            return value.func
+        if value.kind == "made" and value.where is not None and value.name in WRAPS and value.node.args:
+            return behind(script, value.node.args[0], value.where)
+    return None
+
+
+WRAPS = ("jax.value_and_grad", "jax.grad", "jax.jit", "jax.vmap", "jax.pmap", "jax.checkpoint", "jax.remat")
+
+
+def draws_from(script: Script, func: Scope, call: ast.Call, node: ast.AST, deep: int = 3) -> bool:
     """Whether a function of the project draws from the parameter that a key is handed to, unless it folds another
     number in."""
     name = next((name for name in func.params if argument(call, func, name) is node), "")
@@ -143,6 +159,10 @@ def draws_from(script: Script, func: Scope, call: ast.Call, node: ast.Name) -> b
         drawn = (
             drawn or last in ("init", "apply", "apply_fn", "split") or home.dotted(inner.func).startswith("jax.random.")
         )
+        further = behind(home, inner.func, home.where(inner)) if deep and not drawn else None
+        if further is not None and further is not func:
+            key = next(arg for arg in given if isinstance(arg, ast.Name) and arg.id == name)
+            drawn = draws_from(home, further, inner, key, deep - 1)
     return drawn
 
 

@@ -19,10 +19,12 @@ from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
 FLAG = re.compile(
-    r"(^|_|\.)(dones?|terminals?|terminated|terminations?|not_dones?|nonterminals?|non_final\w*|masks?|continues?|not_terminal|is_terminal|final_mask|d|discounts?)($|_|s$|\[)|nonterm|notdone|not_?terminal",
+    r"(^|_|\.)(dones?|terminals?|terminated|terminations?|not_dones?|nonterminals?|non_final\w*|masks?|continues?|not_terminal|is_terminal|final_mask|d|discounts?|terms?|ended|finished|is_last|episode_over)($|_|s$|\[)|nonterm|notdone|not_?terminal",
     re.I,
 )
-DONE = re.compile(r"(^|_)(dones?|terminals?|terminated|terminations?)($|_)", re.I)
+DONE = re.compile(
+    r"(^|_)(dones?|terminals?|terminated|terminations?)($|_)|^(terms?|ended|finished|is_last|episode_over)$", re.I
+)
 NEXT = re.compile(r"next|nxt|target|_prime|bootstrap|q_max|max_q|qmax|_tp1|(^|_)(v|q|vals?|values?)2$", re.I)
 GAMMA = re.compile(r"gamma|discount", re.I)
 REWARD = re.compile(r"reward|(^|_)(r|rew|rews)($|_)", re.I)

@@ -4,7 +4,7 @@ Shapes are compared at every call of an element-wise loss function. Where the lo
 written by hand, the graph shows the shape of the prediction and of the difference.
 
 Why it matters: (B, 1) against (B,) becomes a (B, B) table of every prediction against every target, whose optimum is
-the mean of all targets for every input.
+the mean of all targets for every input. A target that was made so is seen by its square shape.
 Cannot tell: equal shapes with axes in the wrong order; other formulas written by hand than a difference.
 Silent when: one side simply expands to the other's shape (a scalar target, a per-channel target), or axes of length 1
 were put in on purpose to compare all pairs.
@@ -49,7 +49,7 @@ class LossShapes(Watch):
             given, wanted = event.input.shape, event.target.shape
             if given != wanted and self._by_accident(event):
                 together = _together(given, wanted)
-                if together not in (None, given, wanted):
+                if together not in (None, given, wanted) or _table(given, wanted):
                     self.found = (str(tuple(given)), str(tuple(wanted)), str(tuple(together or ())), event.place)
 
     def _by_accident(self, event: LossCall) -> bool:
@@ -92,6 +92,12 @@ class LossShapes(Watch):
         if not self.looked:
             return Unclear("no call of a loss function and no difference written by hand was seen")
         return Saw("match", calls=self.looked)
+
+
+def _table(given: torch.Size, wanted: torch.Size) -> bool:
+    """One prediction for each example against a square table: the target was broadcast before it came here."""
+    length = given[0] if len(given) else 0
+    return length > 1 and tuple(wanted) == (length, length) and tuple(given) in ((length,), (length, 1))
 
 
 def _given_axes(node: Any) -> bool:
