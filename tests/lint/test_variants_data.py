@@ -6,7 +6,7 @@ import pytest
 from lint_cases import lint_files
 from test_blind import Case, fits, read
 
-FILES = ("variants_data.txt", "variants_parts.txt", "variants_more.txt")
+FILES = ("variants_data.txt", "variants_parts.txt", "variants_more.txt", "variants_trainers.txt")
 TEXTS = [(Path(__file__).parent / name).read_text() for name in FILES]
 ALL = [read(part) for text in TEXTS for part in text.split("\n=== ")[1:]]
 

@@ -346,6 +346,8 @@ def each_of(node: ast.Name, scope: Scope) -> Any:
             names = [text(item) for item in target.elts] if isinstance(target, ast.Tuple) else [text(target)]
             if node.id in names:
                 call = generator.iter
+                if isinstance(call, ast.Call) and text(call.func) == "zip" and len(call.args) == len(names):
+                    return call.args[names.index(node.id)]
                 pairs = isinstance(call, ast.Call) and text(call.func).endswith((".items", "enumerate"))
                 return None if pairs and names[0] == node.id else call
         at = scope.module.up.get(at)

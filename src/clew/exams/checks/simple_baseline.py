@@ -30,6 +30,8 @@ GOOD = 0.5
 """The error of a simple model that is worth being set against."""
 FAR = {"classes": (2.0, 0.15), "values": (3.0, 0.05)}
 """The model is far behind beyond so many times the simple error and so much more."""
+LEARNED = 0.85
+"""Below this the model has found something in the inputs that holds for other examples."""
 NO_USE = {"classes": 1.2, "values": 1.5}
 
 
@@ -74,7 +76,7 @@ def _judge(lab: Lab, examples: Examples, labels: Labels, known: int, error: floa
         return Saw("worse_than_constant", **figures).saying(said)
     if found[best] <= GOOD and error >= factor * found[best] + more:
         return Saw("simple_better", **figures).saying(said)
-    return Saw("model_better", **figures).saying(said)
+    return Saw("model_better" if error < LEARNED else "neither", **figures).saying(said)
 
 
 def simple_error(examples: Examples, fit: Fit, order: torch.Tensor, known: int, kind: str) -> float:

@@ -1,7 +1,8 @@
 """The forward pass of training runs without gradients.
 
 What it sees: backward, or the whole loss that backward is called on, under no_grad or inference_mode, as a block or
-as a decorator; a part of the model in training whose forward lies under it as a whole.
+as a decorator; a part of the model in training whose forward, or the method that the model applies it by, lies
+under it as a whole.
 Why it matters: no graph is recorded. Autograd raises, or, once requires_grad is forced on the loss, every step leaves
 the parameters alone.
 Silent when: only parts of the loss are computed without gradients (targets, teachers), enable_grad lies between, or

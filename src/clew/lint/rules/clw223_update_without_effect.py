@@ -1,7 +1,7 @@
 """An update by hand changes a name, not the parameters.
 
 What it sees: in a loop over a model's parameters, the loop variable is bound to a new value computed from itself and
-its gradient.
+its gradient, or from the parameters of another model, as when a target network is to follow.
 Why it matters: the assignment binds the name to a new tensor and leaves the parameter as it was. The loop runs, and
 the model never moves.
 Silent when: the update is in place, through .data, copy_, add_ or sub_, or the new values are collected and used.

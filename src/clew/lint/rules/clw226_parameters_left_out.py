@@ -230,6 +230,8 @@ def in_lists(script: Script) -> Iterator[Hit]:
 def source(script: Script, node: Any) -> Any:
     """The call that a comprehension reads, also through a list that is kept: named = list(model.named_parameters())."""
     given = node.generators[0].iter
+    if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute) and given.func.attr == "items":
+        given = given.func.value
     if isinstance(given, ast.Name):
         held = outward(given.id, script.where(node))
         given = held[0].value if len(held) == 1 and held[0].how == "=" and not held[0].path else None

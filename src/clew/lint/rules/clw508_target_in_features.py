@@ -1,7 +1,7 @@
 """The target column is left among the features.
 
 What it sees: y taken from a column of a frame, and X made of the same frame without dropping that column, or of a list
-of columns, made here or by a function of the project, that holds it.
+of columns, made here or by a function of the project, that holds it; a drop whose result nobody keeps.
 Why it matters: the model reads the answer. The score is close to perfect and worthless.
 Silent when: the column is dropped, popped, deleted, or features are chosen by name.
 Fix: X = frame.drop(columns=[target]).

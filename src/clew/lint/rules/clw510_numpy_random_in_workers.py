@@ -47,7 +47,7 @@ def check(script: Script) -> Iterator[Hit]:
                 )
             continue
         own, shared = draws(script, cls)
-        if (own is None and shared is None) or not is_dataset(script, cls):
+        if (own is None and shared is None) or not is_dataset(script, cls) or (not made and read_alone(script, cls)):
             continue
         if own is not None:
             yield Hit(
@@ -66,6 +66,13 @@ def check(script: Script) -> Iterator[Hit]:
 def works(script: Script, call: ast.Call) -> bool:
     given = script.arg(call, 5, "num_workers")
     return given is not None and script.constant(given, 1) != 0 and script.arg(call, -1, "worker_init_fn") is None
+
+
+def read_alone(script: Script, cls: Class) -> bool:
+    """Whether the files that use the data set read it without workers."""
+    homes = {script.at_home(where) for _, where in script.project.makers(cls)}
+    calls = [(home, call) for home in homes for call, _ in loaders(home)]
+    return bool(calls) and not any(works(home, call) for home, call in calls)
 
 
 def is_dataset(script: Script, cls: Class) -> bool:

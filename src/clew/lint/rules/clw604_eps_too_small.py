@@ -1,7 +1,7 @@
 """An epsilon that the type rounds to zero.
 
 What it sees: a constant below 6e-8 added or used as a lower bound, or as Adam's eps, for values or a model that were
-cast to half precision in the same function.
+cast to half precision in the same function, by a helper, or by a caller in another file.
 Why it matters: the smallest positive number of float16 is about 6e-8, so 1e-8 becomes zero and protects nothing. With
 Adam, eps = 1e-8 in half precision divides by zero on the first small gradient.
 Silent when: the value is single precision or bfloat16, which has the range of single precision.

@@ -63,7 +63,7 @@ def check(script: Script) -> Iterator[Hit]:
 
 def emptied(script: Script) -> Iterator[Hit]:
     """img = (img - lo) / (hi - lo); img.astype(np.uint8): nearly all of it is zero."""
-    if not script.mentions("uint8", "byte"):
+    if not script.mentions("uint8", "byte", "astype"):
         return
     for call in script.calls("astype", "to", "type", "byte", "uint8", "tensor", "as_tensor", "array", "asarray"):
         inner = to_bytes(script, call)
