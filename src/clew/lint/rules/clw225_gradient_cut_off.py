@@ -382,9 +382,10 @@ def in_forwards(script: Script) -> Iterator[Hit]:
             continue
         if not script.is_module(cls):
             continue
-        said = words(cls)
-        if CUTTING.isdisjoint(said) and cutters.isdisjoint(said) and not borrows(script, cls):
+        running = set().union(*(words(method.node) for name, method in cls.methods.items() if name not in SETS_UP))
+        if CUTTING.isdisjoint(running) and cutters.isdisjoint(running) and not borrows(script, cls):
             continue
+        said = words(cls.node)
         if not FREEZES.isdisjoint(said) or script.grad_off(Where(forward.body, 1 << 60)) is not None:
             continue
         made = {name: fresh for name, fresh in built(script, cls) if not FIXED.search(name.lower())}
@@ -437,14 +438,16 @@ def asked_for(script: Script, part: str) -> bool:
 
 
 def called_by(cls: Class) -> set[str]:
-    """The last names of everything that the methods of a class call."""
+    """The last names of everything that the methods of a class call, but for those that set it up."""
     return {
         call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        for method in cls.methods.values()
+        for name, method in cls.methods.items()
+        if name not in SETS_UP
         for call in method.calls
     }
 
 
+SETS_UP = ("__init__", "init_weights", "_init_weights", "reset_parameters", "extra_repr")
 MANY = 150  # files, beyond which what a file brings in is not looked after here
 
 
@@ -474,7 +477,7 @@ def borrows(script: Script, cls: Class) -> bool:
     for defs in cls.attrs.values():
         func = defs[0].value.func if len(defs) == 1 and isinstance(defs[0].value, ast.Call) else None
         for made in script.module.main.defs.get(func.id, []) if isinstance(func, ast.Name) else ():
-            if made.how == "import" or (made.how == "class" and not CUTTING.isdisjoint(words(made.value))):
+            if made.how == "import" or (made.how == "class" and not CUTTING.isdisjoint(words(made.value.node))):
                 return True
     return False
 
@@ -489,8 +492,8 @@ def cut_at(script: Script, forward: Scope, cut: Cut) -> tuple[Related, ...]:
     return ()
 
 
-def words(cls: Class) -> set[str]:
-    return {getattr(part, "attr", getattr(part, "id", getattr(part, "arg", ""))) or "" for part in ast.walk(cls.node)}
+def words(node: ast.AST) -> set[str]:
+    return {getattr(part, "attr", getattr(part, "id", getattr(part, "arg", ""))) or "" for part in ast.walk(node)}
 
 
 def built(script: Script, cls: Class) -> Iterator[tuple[str, bool]]:
