@@ -30,6 +30,8 @@ def layout(batch: Batch) -> Layout | str:
     second = {shape[1] for shape in shapes if len(shape) > 1}
     target = next((tensor.shape for tensor in tensors(batch.target) if tensor.dim()), None)
     found: Layout | None = None
+    if count == 1:
+        return "the batch holds a single example"  # a target as long as the second axis goes by position then
     if target is not None and target[0] != count and second == {target[0]} and all(len(s) > 1 for s in shapes):
         found = Layout(target[0], 1, True)
     elif count:
