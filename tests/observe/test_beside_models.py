@@ -27,11 +27,11 @@ def equation(held: bool = False, by_hand: bool = False) -> None:
         u = net(t)
         (slope,) = torch.autograd.grad(u.sum(), t, create_graph=True)
         optimizer.zero_grad()
-        (slope + rate_raw.exp() * u).square().mean().backward()  # type: ignore[no-untyped-call]
+        (slope + rate_raw.exp() * u).square().mean().backward()
         optimizer.step()
         if by_hand and rate_raw.grad is not None:
             with torch.no_grad():
-                rate_raw -= 0.1 * rate_raw.grad
+                rate_raw.sub_(0.1 * rate_raw.grad)
 
 
 @pytest.mark.parametrize(

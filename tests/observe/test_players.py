@@ -38,7 +38,7 @@ def crossed(scores: Tensor, wanted: float) -> Tensor:
 def game(told: float = 1.0, cut: bool = False, loss: Callable[[Tensor, float], Tensor] = crossed) -> None:
     maker, judge = net(4, 2), net()
     with torch.no_grad():
-        judge[2].bias += 0.5  # type: ignore[operator]
+        judge[2].bias.add_(0.5)  # type: ignore[operator]
     first, second = (torch.optim.SGD(held.parameters(), lr=1e-2) for held in (maker, judge))
     for _ in range(8):
         real, fake = torch.randn(32, 2) + 2, maker(torch.randn(32, 4))
