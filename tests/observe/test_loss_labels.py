@@ -14,8 +14,9 @@ from clew.observe.watches.label_range import LabelRange
 from clew.observe.watches.labels_masked import LabelsMasked
 from clew.observe.watches.loss_reaches_parameters import LossReachesParameters
 from clew.observe.watches.outputs_constant import OutputsConstant
-from clew.observe.watches.padding_counted import PaddingCounted, padding
+from clew.observe.watches.padding_counted import PaddingCounted
 from clew.observe.watches.unused_parameters import UnusedParameters
+from clew.tape.tokens import padding
 
 Train = Callable[[], Any]
 Pair = tuple[Tensor, Tensor]

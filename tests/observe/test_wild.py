@@ -17,7 +17,7 @@ from clew.observe.watches.decay_against_gradient import DecayAgainstGradient
 from clew.observe.watches.event_order import EventOrder
 from clew.observe.watches.gradient_explodes import GradientExplodes
 from clew.observe.watches.update_ratio import UpdateRatio
-from clew.records.clue import Unclear
+from clew.records.clue import Saw, Unclear
 from clew.records.trace import Series
 from clew.symptoms.names import main_loss
 from clew.symptoms.scale import as_printed
@@ -123,11 +123,17 @@ def test_a_gradient_that_wakes_up_does_not_explode(tmp_path: Path, early: float,
 # --- step_time_trend: on a busy machine a step waits longer and works no longer
 
 
+class Idle:
+    """A recorder of a run without an environment."""
+
+    optimizers: tuple[Any, ...] = ()
+
+
 @pytest.mark.parametrize(
     ("work", "waits", "outcome"),
     [
         (lambda _: 0.01, lambda i: float(i > 150) * 8, "unclear"),
-        (lambda i: 0.01 * (1 + i / 100), lambda i: float(i > 150) * 8, "grows"),
+        (lambda i: 0.01 * (1 + i / 100), lambda i: float(i > 150) * 8, "works_more"),
         (lambda _: 0.01, lambda _: 0.0, "grows"),
     ],
 )
@@ -137,13 +143,14 @@ def test_waiting_for_a_busy_processor_is_no_slowdown(
     clock, used = [0.0], [(0.0, 0.0)]
     monkeypatch.setattr("clew.observe.watches.step_time_trend.time.monotonic", lambda: clock[0])
     monkeypatch.setattr(step_time_trend, "usage", lambda: used[0])
-    watch = step_time_trend.StepTimeTrend(None)
+    watch = step_time_trend.StepTimeTrend(Idle())
     for step in range(300):
         clock[0] += 0.012 * (1 + step / 100)
         used[0] = used[0][0] + work(step), used[0][1] + waits(step)
         watch.after_step(OptimizerEvent(None, 0, step, step < 10, None))
     read = watch.read()
-    table = {"unclear": read.why} if isinstance(read, Unclear) else {"measured": dict(read.measured)}
+    table: dict[str, Any] = {"unclear": read.why} if isinstance(read, Unclear) else {"measured": dict(read.measured)}
+    table |= {"outcome": read.outcome} if isinstance(read, Saw) else {}
     assert judged({"test": watch.test, **table})["outcome"] == outcome
 
 

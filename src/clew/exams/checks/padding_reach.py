@@ -18,9 +18,9 @@ from clew.exams.batches import is_values, tensors
 from clew.exams.checks._network_rows import seeded_walk
 from clew.exams.exam import exam
 from clew.exams.lab import Lab, Seen
-from clew.observe.watches.padding_counted import padding
 from clew.records.clue import Answer, Saw, Unclear
 from clew.records.place import Place
+from clew.tape.tokens import padding
 
 ATTENTION = frozenset(
     "scaled_dot_product_attention multi_head_attention_forward softmax MultiheadAttention Softmax".split()

@@ -21,12 +21,12 @@ import torch
 from clew.observe.watch import Answer, Forward, LossCall, ModuleCall, Watch, when_sampled
 from clew.observe.watches._loss_values import CLASSES, ignored, integers, reduction
 from clew.records.clue import Reading, Unclear
+from clew.tape.tokens import padding
 
 if TYPE_CHECKING:
     from clew.records.place import Place
 
 ROWS = 256
-STRAY = 0.05
 FEWEST = 2
 
 
@@ -115,25 +115,6 @@ class PaddingCounted(Watch):
         share = self.counted / max(self.positions, 1)
         reading = Reading(counted_padding_share=share, label=self.label, batches=self.batches)
         return reading.at(self.where) if self.where is not None else reading
-
-
-def padding(ids: torch.Tensor) -> list[int] | None:
-    """How much padding closes each row; None where nothing looks like padding."""
-    last = ids[:, -1:]
-    runs = (ids == last).flip(1).long().cumprod(1).sum(1)
-    closing = runs >= 2
-    if int(closing.sum()) < FEWEST:
-        return None
-    pad = last[closing].mode(0).values
-    is_pad = closing & (last[:, 0] == pad)
-    stray = int(closing.sum()) - int(is_pad.sum())
-    lengths = torch.where(is_pad, runs, (last[:, 0] == pad).long())
-    elsewhere = (ids[:, 1:] == pad).sum() - lengths.clamp(max=ids.shape[1] - 1).sum()
-    if stray > STRAY * int(closing.sum()) or int(elsewhere) != 0:
-        return None
-    if int((lengths >= ids.shape[1]).sum()) or len(set(lengths.tolist())) < FEWEST:
-        return None
-    return [int(length) for length in lengths]
 
 
 def laid_out(target: torch.Tensor, held: Padded) -> torch.Tensor | None:
