@@ -25,9 +25,10 @@ from clew.observe.watches.loss_shapes import LossShapes
 from clew.observe.watches.loss_sign import LossSign
 from clew.observe.watches.loss_term_sizes import LossTermSizes
 from clew.observe.watches.outputs_constant import OutputsConstant
-from clew.observe.watches.padding_counted import PaddingCounted, padding
+from clew.observe.watches.padding_counted import PaddingCounted
 from clew.observe.watches.softmax_axis import SoftmaxAxis
 from clew.observe.watches.unused_parameters import UnusedParameters
+from clew.tape.tokens import padding
 
 ALL: list[type[Watch]] = [
     LabelCounts,
