@@ -358,6 +358,9 @@ def around(outer: Scope, scope: Scope) -> bool:
 def in_forwards(script: Script) -> Iterator[Hit]:
     if script.tests or any("PreTrained" in name for name in script.module.names):
         return
+    # In a large library a module that cuts its gradient is mostly meant so, and there are very many of them.
+    if len(script.project.files) > MANY and not script.mentions("backward", "training_step"):
+        return
     cutters = cutting_functions(script)
     loads = script.loads("data") if script.mentions("data") else []
     reads_data = {script.class_of(script.scope(node)) for node in loads if isinstance(node, ast.Attribute)}
