@@ -35,8 +35,8 @@ def source_of(iterator: Any) -> Source:
     mapped = hasattr(dataset, "__getitem__") and not hasattr(dataset, "__iter__")
     return Source(
         _weakly(dataset),
-        _length(dataset) if mapped or isinstance(dataset, TensorDataset | Subset) else None,
-        _length(sampler) if isinstance(sampler, BatchSampler) else None,
+        length(dataset) if mapped or isinstance(dataset, TensorDataset | Subset) else None,
+        length(sampler) if isinstance(sampler, BatchSampler) else None,
         workers if isinstance(workers, int) else 0,
         type(inner) is SequentialSampler,
         getattr(iterator, "_worker_init_fn", None),
@@ -50,7 +50,7 @@ def _weakly(value: Any) -> weakref.ref[Any] | None:
         return None
 
 
-def _length(value: Any) -> int | None:
+def length(value: Any) -> int | None:
     try:
         return len(value)
     except (TypeError, NotImplementedError, AttributeError):

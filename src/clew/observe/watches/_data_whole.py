@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import Subset, TensorDataset
 
 from clew.observe.hooks import tensors_in
+from clew.observe.watches._data_source import length
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -128,9 +129,8 @@ def _held(dataset: Any, depth: int = 0) -> Any:
         return inner[list(dataset.indices)] if inner is not None and len(inner) else None
     if isinstance(dataset, TensorDataset):
         return dataset.tensors[0] if dataset.tensors else None
-    try:
-        count = len(dataset)
-    except (TypeError, NotImplementedError, AttributeError):
+    count = length(dataset)
+    if count is None:
         return None
     kept = getattr(dataset, "__dict__", {}).values()
     arrays = [held for held in kept if isinstance(held, torch.Tensor | np.ndarray) and held.ndim in (2, 4)]

@@ -46,14 +46,21 @@ def sets(node: ast.AST, names: set[str]) -> bool:
     return any(isinstance(each, ast.Name) and each.id in names for part in node.targets for each in ast.walk(part))
 
 
-def centred_lines(place: Place | None) -> list[Place]:
-    """The lines of a file that subtract a mean from something that is called a reward."""
+def tree_of(place: Place | None) -> ast.Module | None:
+    """The source of the file that a place is in, parsed; None where it cannot be read."""
     if place is None or not place.file:
-        return []
+        return None
     try:
         with open(place.file, encoding="utf-8") as file:
-            tree = ast.parse(file.read())
+            return ast.parse(file.read())
     except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def centred_lines(place: Place | None) -> list[Place]:
+    """The lines of a file that subtract a mean from something that is called a reward."""
+    tree = tree_of(place)
+    if place is None or tree is None:
         return []
     lines = {
         node.lineno

@@ -80,18 +80,26 @@ def jump(entropies: Any) -> tuple[float, float] | None:
     return max(found, key=lambda pair: pair[0] - pair[1], default=None)
 
 
-def log_probabilities(distribution: Any) -> torch.Tensor | None:
-    """All actions at every observation, for a choice among several; as it was given, which changes nothing in it."""
+def given_as(distribution: Any) -> tuple[torch.Tensor, bool] | None:
+    """What a choice among several actions was made of, and whether that is logits. Of the two ways to give it the one
+    that was used: to ask for the other would make the distribution keep it."""
     while isinstance(distribution, torch.distributions.Independent):
         distribution = distribution.base_dist
     if not isinstance(distribution, torch.distributions.Categorical) or distribution._num_events < 2:
         return None
+    held = vars(distribution)
+    given = held.get("logits", held.get("probs"))
+    return (given, "logits" in held) if given is not None and 0 < given.numel() <= ROWS * 64 else None
+
+
+def log_probabilities(distribution: Any) -> torch.Tensor | None:
+    """All actions at every observation, for a choice among several; as it was given, which changes nothing in it."""
+    held = given_as(distribution)
+    if held is None:
+        return None
     with torch.no_grad():
-        given = vars(distribution).get("logits", vars(distribution).get("probs"))
-        if given is None or not 0 < given.numel() <= ROWS * 64:
-            return None
-        values: torch.Tensor = given.detach().to("cpu", torch.float64).reshape(-1, distribution._num_events)
-        return values.log_softmax(-1) if "logits" in vars(distribution) else values.clamp_min(1e-30).log()
+        values: torch.Tensor = held[0].detach().to("cpu", torch.float64).reshape(-1, held[0].shape[-1])
+        return values.log_softmax(-1) if held[1] else values.clamp_min(1e-30).log()
 
 
 def divergence(before: torch.Tensor, after: torch.Tensor) -> float:

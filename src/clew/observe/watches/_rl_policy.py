@@ -21,7 +21,7 @@ from clew.observe.envs import below
 from clew.observe.patches import Patches, unframe
 from clew.observe.places import users_place
 from clew.observe.watches._loss_graph import Key, bare, inputs, key, shape
-from clew.observe.watches._rl_moves import Moves, log_probabilities
+from clew.observe.watches._rl_moves import Moves, given_as, log_probabilities
 from clew.observe.watches._rl_rows import in_order
 
 if TYPE_CHECKING:
@@ -233,19 +233,14 @@ def _values(tensor: torch.Tensor) -> list[float]:
 
 def decidedness(distribution: Any) -> float | None:
     """Entropy over its maximum, for a choice among several actions."""
-    while isinstance(distribution, torch.distributions.Independent):
-        distribution = distribution.base_dist
-    if not isinstance(distribution, torch.distributions.Categorical) or distribution._num_events < 2:
+    held = given_as(distribution)
+    if held is None:
         return None
     with torch.no_grad():
-        # Of the two ways to give it, the one that was used: to ask for the other would make the distribution keep it.
-        given = vars(distribution).get("logits", vars(distribution).get("probs"))
-        if given is None or not 0 < given.numel() <= ROWS * 64:
-            return None
-        given = given.detach().double()
-        probabilities = given.softmax(-1) if "logits" in vars(distribution) else given
+        given = held[0].detach().double()
+        probabilities = given.softmax(-1) if held[1] else given
         entropy = -(probabilities * probabilities.clamp_min(1e-300).log()).sum(-1).mean()
-        return float(entropy) / math.log(distribution._num_events)
+        return float(entropy) / math.log(given.shape[-1])
 
 
 def weighted_by_network(root: Any, nodes: dict[Key, int]) -> tuple[bool, bool]:

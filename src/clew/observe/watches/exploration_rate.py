@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clew.observe.watch import Answer
+from clew.observe.watches._rl_lines import tree_of
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
 
@@ -104,12 +105,8 @@ def branches(place: Place | None) -> list[Place]:
     """The conditions in the same file that compare a random number with something: there the choice is made."""
     import ast
 
-    if place is None or not place.file:
-        return []
-    try:
-        with open(place.file, encoding="utf-8") as file:
-            tree = ast.parse(file.read())
-    except (OSError, SyntaxError, ValueError):
+    tree = tree_of(place)
+    if place is None or tree is None:
         return []
     tests = [node.test for node in ast.walk(tree) if isinstance(node, ast.If | ast.IfExp)]
     lines = sorted({test.lineno for test in tests if isinstance(test, ast.Compare) and _draws(test)})
