@@ -1,6 +1,7 @@
 """Calls that compute a loss, and what goes into them."""
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ WANTS = {
 CLASSES = tuple(name for name in WANTS if name[0].isupper())
 FUNCTIONS = tuple(name for name in WANTS if name[0].islower())
 PREFIXES = ("torch.nn.", "torchvision.ops.")
+LOSSY = re.compile("loss|crit|mse|ce|nll|cost|obj|fn|func|l1|xent", re.IGNORECASE)
 
 
 class LossCall(NamedTuple):
@@ -123,16 +125,19 @@ def _suspects(script: Script) -> set[str]:
         classes = {alias for name in CLASSES for alias in (name, *script.aliases.get(name, ()))}
         for scope in script.module.scopes:
             for name, defs in scope.defs.items():
-                if any(
-                    _makes(made.value, classes)
-                    or made.how in ("param", "import")
-                    or (made.how == "=" and isinstance(made.value, ast.Call | ast.Attribute))
-                    for made in defs
-                ):
-                    found.add(name)
+                held = LOSSY.search(name) is not None
+                for made in defs:
+                    plain = made.how in ("param", "import") or (
+                        made.how == "=" and isinstance(made.value, ast.Call | ast.Attribute)
+                    )
+                    if (held and plain) or _makes(made.value, classes):
+                        found.add(name)
+                        break
         for cls in script.module.classes:
-            found.update(cls.attrs)
-        script.known["loss names"] = {name for name in found if not name[0].isupper() and _lossy(name, script, classes)}
+            for name, defs in cls.attrs.items():
+                if LOSSY.search(name) or any(_makes(made.value, classes) for made in defs):
+                    found.add(name)
+        script.known["loss names"] = {name for name in found if not name[0].isupper()}
     names: set[str] = script.known["loss names"]
     return names
 
@@ -148,21 +153,9 @@ def _makes(node: Any, classes: set[str]) -> bool:
     return isinstance(node, ast.Tuple | ast.Dict | ast.IfExp | ast.List | ast.Subscript)
 
 
-def _lossy(name: str, script: Script, classes: set[str]) -> bool:
-    low = name.lower()
-    if any(
-        word in low for word in ("loss", "crit", "bce", "mse", "ce", "nll", "cost", "obj", "fn", "func", "l1", "xent")
-    ):
-        return True
-    scopes = script.module.scopes
-    return any(_makes(made.value, classes) for scope in scopes for made in scope.defs.get(name, ())) or any(
-        _makes(made.value, classes) for cls in script.module.classes for made in cls.attrs.get(name, ())
-    )
-
-
 def _may_receive(script: Script) -> bool:
     """Whether a loss object may come in from another file."""
-    return any("loss" in name.lower() or "crit" in name.lower() for name in script.module.names)
+    return script.speaks("loss", "crit")
 
 
 def _made(script: Script, call: ast.Call, name: str, made: Value | None) -> LossCall:

@@ -77,6 +77,13 @@ class Script:
     def mentions(self, *names: str) -> bool:
         return any(name in self.module.names for name in names)
 
+    def speaks(self, *words: str) -> bool:
+        """Whether one of the words, in small letters, is part of any name of the file."""
+        if "names" not in self.known:
+            self.known["names"] = " ".join(self.module.names).lower()
+        names: str = self.known["names"]
+        return any(word in names for word in words)
+
     def class_of(self, scope: Scope) -> Class | None:
         """The class whose method this is, or is nested in."""
         at: Scope | None = scope
@@ -263,7 +270,15 @@ class Script:
 
     def source(self, node: ast.AST) -> str:
         """The text of a node."""
-        return ast.get_source_segment(self.text, node) or ast.unparse(node)
+        line, end = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+        start = self.column(line, node.col_offset)  # type: ignore[attr-defined]
+        stop = self.column(end, node.end_col_offset)  # type: ignore[attr-defined]
+        held = self.lines[line - 1 : end]
+        if len(held) != end - line + 1:
+            return ast.unparse(node)
+        held[-1] = held[-1][:stop]
+        held[0] = held[0][start:]
+        return "\n".join(held)
 
     def replace(self, node: Any, text: str) -> Edit:
         return Edit(

@@ -156,7 +156,7 @@ class Values:
         finally:
             self.busy.discard(key)
             self.depth -= 1
-        if context is None and self.fuel > 0 and (self.cuts == before or not self.busy):
+        if context is None and (not self.busy or (self.fuel > 0 and self.cuts == before)):
             self.memo[node] = found
         return found
 

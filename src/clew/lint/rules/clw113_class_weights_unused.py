@@ -34,9 +34,10 @@ WEIGHTS = re.compile(r"^(class|cls|label|pos|sample)_?weights?$", re.I)
 def check(script: Script) -> Iterator[Hit]:
     yield from unused_sampler(script)
     yield from unused_attribute(script)
-    told = any(RATIO.search(name) for name in script.module.names) or any(
-        WEIGHTS.match(name) or HELPER.search(name) for name in script.module.names if "eig" in name or "freq" in name
+    told = script.speaks("ratio", "imbalance", "pos_w", "skew", "freq") or any(
+        WEIGHTS.match(name) or HELPER.search(name) for name in script.module.names if "eig" in name
     )
+    sklearn = "compute_class_weight" in script.module.calls or "compute_class_weight" in script.aliases
     for scope in script.module.scopes if told else ():
         if scope.kind not in ("function", "module"):
             continue
@@ -46,7 +47,7 @@ def check(script: Script) -> Iterator[Hit]:
                 made.how == "="
                 and not made.path
                 and isinstance(made.value, ast.Call | ast.BinOp)
-                and (WEIGHTS.match(name) or from_sklearn(script, made) or by_helper(made) or ratio(made.value))
+                and (WEIGHTS.match(name) or (sklearn and from_sklearn(script, made)) or by_helper(made) or ratio(made.value))
                 and not read(script, name, scope)
             ):
                 yield Hit(made.node, f"{name} is computed and nothing reads it: the loss treats all classes alike.")

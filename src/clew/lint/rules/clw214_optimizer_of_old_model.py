@@ -147,7 +147,8 @@ def is_made(script: Script, value: Value) -> bool:
 
 def of_a_copy(script: Script) -> Iterator[Hit]:
     """opt = make_optimizer(cfg), where that function builds a model of its own and hands back only the optimiser."""
-    for scope in script.module.scopes:
+    homes = {script.scope(call) for call in script.module.calls.get("step", [])}
+    for scope in (scope for scope in script.module.scopes if scope in homes):
         for event in training(script).events(scope):
             value = event.value
             if event.kind != "step" or event.through or value is None or not isinstance(value.node, ast.Call):

@@ -32,8 +32,6 @@ def check(script: Script) -> Iterator[Hit]:
             yield from other_base_only(script, cls, init)
         if init is None or len(cls.node.bases) != 1:
             continue
-        if script.dotted(cls.node.bases[0]) not in BASES and not inherits(script, cls):
-            continue
         direct = script.dotted(cls.node.bases[0]) in BASES
         late = too_late(script, init) if direct else None
         if late is not None:
@@ -45,6 +43,8 @@ def check(script: Script) -> Iterator[Hit]:
         if not cls.attrs or any(
             isinstance(call.func, ast.Attribute) and call.func.attr in ("__dict__", "update") for call in init.calls
         ):
+            continue
+        if not direct and not inherits(script, cls):
             continue
         first = init.node.body[0]  # type: ignore[attr-defined]
         indent = " " * first.col_offset

@@ -40,7 +40,8 @@ KEEPS = ("contiguous", "float", "to", "cuda", "half", "clone", "detach", "relu",
 @rule("CLW405", "view-for-transpose", "arch.batch_mixing", "likely", "view reshape")
 def check(script: Script) -> Iterator[Hit]:
     for call in script.calls("view", "reshape"):
-        if not isinstance(call.func, ast.Attribute):
+        many = len(call.args) > 2 or any(isinstance(arg, ast.Tuple) and len(arg.elts) > 2 for arg in call.args)
+        if not many or not isinstance(call.func, ast.Attribute):
             continue
         dotted = script.dotted(call.func)
         base, sizes = (call.func.value, call.args) if not dotted else (script.arg(call, 0), call.args[1:])
@@ -86,16 +87,16 @@ def by_sizes(script: Script, base: Any, sizes: list[Any]) -> bool:
 
 def anchors(script: Script, base: Any, sizes: list[Any]) -> bool:
     """conv(x).view(n, -1, classes): the channels, which hold the classes, still stand before the places."""
+    last = ast.unparse(sizes[2])
+    if ("class" not in last and last not in ("k", "self.k", "4", "nc", "self.nc")) or script.constant(sizes[1]) != -1:
+        return False
     where = script.where(base)
     defs = where.block.scope.defs
     if isinstance(base, ast.Name):
         made = reaching(defs[base.id], where) if base.id in defs else []
         base = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else None
     values = script.value(base.func) if isinstance(base, ast.Call) else ()
-    conv = bool(values) and all(value.kind == "instance" and value.name == "torch.nn.Conv2d" for value in values)
-    last = ast.unparse(sizes[2])
-    named = "class" in last or last in ("k", "self.k", "4", "nc", "self.nc")
-    return conv and script.constant(sizes[1]) == -1 and named
+    return bool(values) and all(value.kind == "instance" and value.name == "torch.nn.Conv2d" for value in values)
 
 
 def swapped(shape: list[str], sizes: list[Any]) -> bool:

@@ -73,8 +73,11 @@ def nested(script: Script, call: ast.Call) -> bool:
         inner = made[0].value if len(made) == 1 and made[0].how == "=" and not made[0].path else None
     if not isinstance(inner, ast.Call) or not isinstance(call.func, ast.Attribute):
         return False
-    outer, below = script.value(call.func), script.value(inner.func)
-    if len(outer) != 1 or len(below) != 1 or not outer[0].name == below[0].name == "torch.nn.Linear":
+    outer = script.value(call.func)
+    if len(outer) != 1 or outer[0].name != "torch.nn.Linear":
+        return False
+    below = script.value(inner.func)
+    if len(below) != 1 or below[0].name != "torch.nn.Linear":
         return False
     return wide(script, below[0].node, outer[0].node)
 

@@ -24,6 +24,7 @@ TEST = re.compile(r"(^|_)test(_|$|loader|set|_?data)|testloader", re.I)
 STOPS = re.compile(r"stop|best|improv|patien|track|monitor", re.I)
 VALIDATION = re.compile(r"(^|_)(val|valid|validation|dev)(_|$|\d|loader|set)", re.I)
 BEST = re.compile(r"best|patience|lowest|highest|min_|max_", re.I)
+CHOOSES = "best patien lowest highest min_ max_ stop improv track monitor".split()
 
 
 @rule("CLW507", "selection-on-test", "data.leak_split", "likely")
@@ -31,8 +32,14 @@ def check(script: Script) -> Iterator[Hit]:
     yield from one_a_line((*directly(script), *followed(script)))
 
 
+def chooses(script: Script) -> bool:
+    """Cheaply: whether the file speaks of a best one, or of stopping."""
+    said = script.text.lower()
+    return any(word in said for word in CHOOSES)
+
+
 def directly(script: Script) -> Iterator[Hit]:
-    for node in script.module.statements.get(ast.If, []):
+    for node in script.module.statements.get(ast.If, []) if chooses(script) else ():
         test = node.test
         if isinstance(test, ast.Call) and STOPS.search(text(test.func)) and script.where(node).block.loops():
             said = next((said for arg in test.args if (said := from_test(script, arg, node))), "")
@@ -96,7 +103,7 @@ Sink = tuple[ast.AST, list[Any], Where, str]
 
 def compared(script: Script) -> Iterator[Sink]:
     """if score > best: best = score"""
-    for node in script.module.statements.get(ast.If, []):
+    for node in script.module.statements.get(ast.If, []) if chooses(script) else ():
         tests = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
         for test in tests:
             given = test.args[:1] if isinstance(test, ast.Call) and STOPS.search(text(test.func)) else []

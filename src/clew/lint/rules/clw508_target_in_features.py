@@ -80,11 +80,12 @@ def derived(
 ) -> Iterator[Hit]:
     """df["per_m2"] = df["price"] / df["area"], kept among the features while the price is the target."""
     for target, value, where in script.module.subscript_sets:
-        frame, key = text(target.value), script.constant(target.slice)
-        names = targets.get(frame, set())
-        if where.block.scope is not scope or not isinstance(key, str) or key in names or not names:
+        frame = text(target.value)
+        names = targets.get(frame)
+        if not names or where.block.scope is not scope or not isinstance(value, ast.BinOp):
             continue
-        if not isinstance(value, ast.BinOp) or any(verb(part) in PAST for part in ast.walk(value)):
+        key = script.constant(target.slice)
+        if not isinstance(key, str) or key in names or any(verb(part) in PAST for part in ast.walk(value)):
             continue
         used = {
             script.constant(part.slice)
