@@ -12,7 +12,7 @@ from clew.lint.source import Unreadable, read, read_bytes
 
 # Bytes of source whose trees are kept; a tree takes some forty times its source. With half of this, files of a large
 # project that import each other are parsed half as often again.
-KEEP = 6_000_000
+KEEP = 10_000_000
 MOST_NEIGHBOURS = 60
 MOST_CALLS = 12
 MOST_FILES = 6
