@@ -248,6 +248,9 @@ def test_the_cache_is_used_and_notices_changes(lint: Clew, monkeypatch: pytest.M
         assert lint(".", "--format", "json").out == first
     model = Path("models/resnet.py")
     model.write_text(model.read_text().replace("nn.LogSoftmax(dim=-1),", ""))
+    # Another file is looked at in between, and what was found is kept again: the first answer must not come back.
+    put(other="import torch\n")
+    lint("other.py")
     assert rules(lint(".", "--format", "json").out) == []
 
 

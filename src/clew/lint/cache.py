@@ -16,6 +16,8 @@ class Cache:
     def __init__(self, path: str, everything: str) -> None:
         self.path, self.everything = path, everything
         self.held: dict[str, Any] = {}
+        self.read: dict[str, int] = {}  # files that answers rest on, by number: many answers rest on the same ones
+        self.stale: set[int] = set()
         self.changed = False
         self.stamps: dict[str, Stamp | None] = {}
         if path:
@@ -31,6 +33,8 @@ class Cache:
             return
         if isinstance(table, dict) and table.get("made_by") == fingerprint() and isinstance(table.get("files"), dict):
             self.held = table["files"]
+            self.read = {path: number for number, (path, _) in enumerate(table["read"])}
+            self.stale = {number for number, (path, stamp) in enumerate(table["read"]) if self.stamp(path) != stamp}
 
     def stamp(self, path: str) -> Stamp | None:
         if path not in self.stamps:
@@ -48,17 +52,19 @@ class Cache:
             return None
         if entry["path"] != path or (entry["wide"] and entry["wide"] != self.everything):
             return None
-        if any(self.stamp(other) != stamp for other, stamp in entry["reads"]):
+        if not self.stale.isdisjoint(entry["reads"]):
             return None
         trouble = Trouble(*entry["trouble"]) if entry["trouble"] else None
         return Looked(tuple(finding(row) for row in entry["findings"]), trouble, asked=tuple(entry["asked"]))
 
     def put(self, path: str, looked: Looked) -> None:
         full = os.path.abspath(path)
+        reads = [self.read.setdefault(other, len(self.read)) for other in looked.reads]
         self.held[full] = {
             "path": path,
             "stamp": self.stamp(full),
-            "reads": [(other, self.stamp(other)) for other in looked.reads],
+            "reads": reads,
+            "new": True,
             "wide": self.everything if looked.wide else "",
             "findings": looked.findings,
             "asked": looked.asked,
@@ -75,11 +81,23 @@ class Cache:
         try:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             with open(part, "w", encoding="utf-8") as file:
-                json.dump({"made_by": fingerprint(), "files": self.held}, file)
+                json.dump({"made_by": fingerprint(), "read": self.rested(), "files": self.fresh()}, file)
             os.replace(part, self.path)
         except OSError:
             if os.path.exists(part):
                 os.unlink(part)
+
+    def rested(self) -> list[tuple[str, Stamp | None]]:
+        """Every file that an answer rests on, as it is now."""
+        return [(path, self.stamp(path)) for path in self.read]
+
+    def fresh(self) -> dict[str, Any]:
+        """The answers without those that rest on files which have changed since."""
+        kept: dict[str, Any] = {}
+        for path, entry in self.held.items():
+            if entry.pop("new", False) or self.stale.isdisjoint(entry["reads"]):
+                kept[path] = entry
+        return kept
 
 
 def finding(row: list[Any]) -> Finding:

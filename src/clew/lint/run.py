@@ -120,7 +120,7 @@ def spread(missing: list[str], paths: list[str], jobs: int) -> Iterator[tuple[st
 
 def settle(path: str, looked: Looked, settings: Settings, given: dict[str, bytes]) -> list[Finding]:
     """The findings of a file that are left by its comments and by the settings."""
-    text, cells = comments_of(path, given)
+    text, cells = comments_of(path, given, bool(looked.findings))
     held = suppressions(text)
     findings = list(looked.findings)
     if held:
@@ -149,11 +149,12 @@ def in_cell(finding: Finding, cells: tuple[tuple[int, int], ...]) -> Finding:
     return finding._replace(cell=cell, line=line, end_line=line)
 
 
-def comments_of(path: str, given: dict[str, bytes]) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The text of a file that has comments for us, and where its lines come from in a notebook; otherwise nothing."""
+def comments_of(path: str, given: dict[str, bytes], found: bool) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """The text of a file that has comments for us, and where its lines come from in a notebook; otherwise nothing.
+    Where nothing was found a `noqa` switches nothing off, and is nobody's business here."""
     try:
         data = given[path] if path in given else read_bytes(path)
-        if b"clew:" not in data and b"noqa" not in data:
+        if b"clew:" not in data and not (found and b"noqa" in data):
             return "", ()
         return notebook(data) if path.endswith(".ipynb") else (decode(data), ())
     except Unreadable:

@@ -214,7 +214,11 @@ class Hooks:
         recorder = self.recorder
         grad = self.grad_enabled()
         root = stack[0] if stack else module
-        if not self._is_model(root) or self._is_empty(output):
+        if self._is_empty(output):
+            return
+        if not self._is_model(root):
+            if not stack and recorder.wants("aside"):
+                recorder.tell("aside", ModuleCall(module, "", -1, inputs, output, recorder.step, not grad))
             return
         model = recorder.model_number(root)
         if recorder.wants("module"):

@@ -46,6 +46,7 @@ class Favoured(NamedTuple):
     keys: list[int]
     weights: Floats
     place: Place | None
+    ratios: Floats | None = None  # of the probabilities to those when the actions were taken, where these were seen
 
 
 class Pull(NamedTuple):
@@ -62,7 +63,7 @@ class Policy:
         self._study = weakref.ref(study)
         self.entropies: deque[tuple[int, float]] = deque(maxlen=SERIES)  # step, share of the maximum
         self.waiting: list[tuple[list[int], Key, int, Place | None]] = []
-        self.gradients: list[tuple[int, list[int], Floats, Place | None]] = []
+        self.gradients: list[tuple[list[int], Floats, Place | None, Floats | None]] = []
         self.favoured: deque[Favoured] = deque(maxlen=64)
         self.products = 0  # updates in which log-probabilities were weighted by something
         self.leaks: list[Place | None] = []
@@ -128,11 +129,12 @@ class Policy:
         node = key(result.grad_fn)
         self.waiting.append((keys, node, result.numel(), place))
         held = weakref.ref(self)
+        ratios = self._ratios(result, keys)
 
         def note(gradient: torch.Tensor) -> None:
             policy = held()
             if policy is not None:
-                policy.gradient_came(len(policy.gradients), keys, gradient, place)
+                policy.gradient_came(keys, gradient, place, ratios)
 
         result.register_hook(note)  # type: ignore[no-untyped-call]
 
@@ -174,6 +176,12 @@ class Policy:
         if len(ratios) >= max(8, len(keys) // 2):
             self.moved.append(float(np.mean([math.expm1(min(ratio, 50.0)) - ratio for ratio in ratios])))
 
+    def _ratios(self, result: torch.Tensor, keys: list[int]) -> Floats | None:
+        if len(keys) != result.numel() or not all(mark in self.acted for mark in keys):
+            return None
+        before = np.array([self.acted[mark][1] for mark in keys])
+        return np.asarray(np.exp(np.clip(np.array(_values(result)) - before, -20.0, 20.0)))
+
     def _note_actions(self, result: torch.Tensor, keys: list[int], actions: Any, place: Place | None) -> None:
         study = self._study()
         if study is None or len(keys) != result.numel() or not isinstance(actions, torch.Tensor):
@@ -182,14 +190,16 @@ class Policy:
             used = actions.detach().to("cpu", torch.int64).reshape(-1).tolist()
             study.pairs.actions(keys, in_order(study.experience, keys), used, place)
 
-    def gradient_came(self, number: int, keys: list[int], gradient: torch.Tensor, place: Place | None) -> None:
+    def gradient_came(
+        self, keys: list[int], gradient: torch.Tensor, place: Place | None, ratios: Floats | None
+    ) -> None:
         study = self._study()
         recorder = study._recorder() if study is not None else None
         if recorder is None or not recorder.sampled or len(self.gradients) > 4096:
             return
         with recorder.quietly(), torch.no_grad():
             values = gradient.detach().to("cpu", torch.float64).reshape(-1).numpy().copy()
-        self.gradients.append((number, keys, values, place))
+        self.gradients.append((keys, values, place, ratios))
 
     # --- events, handed on by the study
 
@@ -209,18 +219,18 @@ class Policy:
         climbs = any(group.get("maximize") for group in event.optimizer.param_groups)
         held, self.gradients = self.gradients, []
         turned, self.turned = self.turned, []
-        weight = sum(float(np.abs(values).sum()) for _, _, values, _ in held)
+        weight = sum(float(np.abs(values).sum()) for _, values, _, _ in held)
         if turned and weight > 0 and math.isfinite(weight):
-            self.pulls.append(Pull(event.step, sum(turned) / weight * (1.0 if climbs else -1.0), held[-1][3]))
-        by_place: dict[Any, list[tuple[list[int], Floats]]] = {}
-        for _, keys, values, place in held:
-            by_place.setdefault(place, []).append((keys, values))
+            self.pulls.append(Pull(event.step, sum(turned) / weight * (1.0 if climbs else -1.0), held[-1][2]))
+        by_place: dict[Any, list[tuple[list[int], Floats, Floats | None]]] = {}
+        for keys, values, place, ratios in held:
+            by_place.setdefault(place, []).append((keys, values, ratios))
         for place, parts in by_place.items():
             parts = parts[::-1] if len(parts) > 1 else parts  # backward meets the last call first
-            keys = [mark for marks, _ in parts for mark in marks]
-            weights = np.concatenate([values for _, values in parts]) * (1.0 if climbs else -1.0)
+            keys = [mark for marks, _, _ in parts for mark in marks]
+            weights = np.concatenate([values for _, values, _ in parts]) * (1.0 if climbs else -1.0)
             if len(keys) == len(weights):
-                self.favoured.append(Favoured(event.step, keys, weights, place))
+                self.favoured.append(Favoured(event.step, keys, weights, place, parts[0][2] if len(parts) == 1 else None))
 
     def after_step(self) -> None:
         self.waiting.clear()

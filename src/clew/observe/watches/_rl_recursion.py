@@ -200,6 +200,31 @@ def backwards(study: Study) -> Found | None:
             slope = _recursion(pairs)
             if slope is not None:
                 return Found(len(pairs), slope, place)
+        summed = _advantages_from_the_front(held, place)
+        if summed is not None:
+            return summed
+    return None
+
+
+def _advantages_from_the_front(held: list[tuple[Row, float]], place: Place | None) -> Found | None:
+    """Targets that are a value and a sum of errors, each with a share of the sum at the step before: the target holds
+    the next value, and takes off what it brings of the step before the value of that step."""
+    rows = {(row.step.lane, row.step.number): row for row, _ in held}
+    for source in {each for row, _ in held for each, values in row.later.items() if len(values) == 1}:
+        table = []
+        for row, before in held:
+            other = rows.get((row.step.lane, row.step.number - 2))
+            if other is not None and source in other.later and source in row.later:
+                reached = float(row.later[source][0]), float(other.later[source][0])
+                table.append((row.target, row.step.reward, before, *reached))
+        if len(table) < ENOUGH:
+            continue
+        found = np.array(table)
+        slopes = trimmed(found[:, 1:], found[:, 0], EXACT * float(np.sqrt(np.mean(found[:, 0] ** 2))))
+        if slopes is None or slopes[0] < 1e-6 or not (0.1 < slopes[1] <= ONE and 0.1 < slopes[2] <= ONE):
+            continue
+        if abs(slopes[3] + slopes[1]) < 0.02 * slopes[1]:
+            return Found(len(table), float(slopes[1]), place)
     return None
 
 

@@ -16,7 +16,7 @@ import torch
 
 from clew.observe.envs import Transition, experience_of, find_environments, hashes, patches_of
 from clew.observe.hooks import tensors_in
-from clew.observe.watch import Backward, Forward, LossCall, OptimizerEvent, Watch, when_sampled
+from clew.observe.watch import Backward, Forward, LossCall, ModuleCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._loss_graph import Key, inputs, key
 from clew.observe.watches._rl_choices import Choices
 from clew.observe.watches._rl_networks import Networks
@@ -150,6 +150,7 @@ class Study:
         self.calls: deque[Call] = deque(maxlen=CALLS)
         self.called = 0
         self.nodes: dict[Key, Call] = {}
+        self.given_out: dict[int, tuple[Any, list[int]]] = {}  # results by identity, with the observations behind them
         self.tables: dict[Source, dict[int, Floats]] = {}
         self.last_step = -1
         self.pending: list[tuple[Aimed, list[Call]]] = []
@@ -200,29 +201,47 @@ class Study:
         count = len(rows) if rows is not None else len(outputs[0][1]) if outputs else 0
         if not 0 < count <= ROWS:
             return
-        keys = self._keys(rows)
+        keys = self._keys(rows, event.inputs)
         if keys is not None and rows is not None and event.grad and any(map(self.experience.knows, keys[:8])):
             self.columns = Columns.joined(self.columns, rows, event.place)
         if keys is None:
             keys = next((call.keys for call in reversed(self.calls) if call.rows == count), [])
         outputs = [(tensor, values) for tensor, values in outputs if len(values) == count]
+        if len(self.given_out) > CALLS:
+            self.given_out.clear()
         call = Call(self.called, event.model, count, keys, [values for _, values in outputs], event.grad)
         self.called += 1
         self.calls.append(call)
         if count <= max(1, self.experience.lanes):
             self.experience.asked = call
         for index, (tensor, values) in enumerate(outputs):
+            self.given_out[id(tensor)] = (weakref.ref(tensor), keys)
             if tensor.grad_fn is not None:
                 self.nodes[key(tensor.grad_fn)] = call
             if keys:
                 self._remember((event.grad, event.model, index), keys, values)
 
-    def _keys(self, rows: Floats | None) -> list[int] | None:
+    def _aside(self, event: ModuleCall) -> None:
+        """Observations may pass through something that learns nothing, and change with its statistics."""
+        width = self.experience.width
+        result = event.output if isinstance(event.output, torch.Tensor) else None
+        if not self.experience.active or result is None or not width or result.shape[-1:] != (width,):
+            return
+        rows = observations(event.inputs, width)
+        if rows is not None and len(rows) <= ROWS and rows.size == result.numel():
+            keys = self._keys(rows, event.inputs)
+            if keys:
+                self.given_out[id(result)] = (weakref.ref(result), keys)
+
+    def _keys(self, rows: Floats | None, given: Any) -> list[int] | None:
         """The observations among what a network was given; None for what is none."""
         if rows is None:
             return None
         width = self.experience.width
         found = [mark for mark in hashes(rows) if mark is not None]
+        handed = self._handed_on(given, len(rows))
+        if handed and not any(map(self.experience.knows, found[:32])):
+            return handed
         if rows.shape[1] == width or (self.experience.given is None and not width):
             self.experience.network_saw(found, rows.shape[1])
             return found
@@ -235,6 +254,14 @@ class Study:
         elif len(rows) <= self.experience.lanes:
             self.experience.network_saw([mark for mark in hashes(rows) if mark is not None], rows.shape[1])
         return None
+
+    def _handed_on(self, given: Any, count: int) -> list[int]:
+        """The observations behind what another call gave out, such as one that brings them to a common scale."""
+        for tensor in tensors_in(given, torch):
+            made, keys = self.given_out.get(id(tensor), (None, []))
+            if made is not None and made() is tensor and len(keys) == count:
+                return keys
+        return []
 
     def _remember(self, source: Source, keys: list[int], values: Floats) -> None:
         table = self.tables.setdefault(source, {})
@@ -373,6 +400,7 @@ class Study:
     def _after_step(self, event: OptimizerEvent) -> None:
         self._count_critics()
         self.nodes.clear()
+        self.given_out.clear()
         for source in [held for held in self.tables if held[0]]:
             del self.tables[source]
         while len(self.calls) > 64:
@@ -468,6 +496,9 @@ class Studied(Watch):
 
     def forward(self, event: Forward) -> None:
         self.study.follow("forward", self.recorder.told, event)
+
+    def aside(self, event: ModuleCall) -> None:
+        self.study.follow("aside", self.recorder.told, event)
 
     @when_sampled
     def loss(self, event: LossCall) -> None:

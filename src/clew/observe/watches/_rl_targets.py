@@ -1,7 +1,7 @@
 """How value targets are put together from rewards and later values, found by fitting exactly.
 
 Three recursions are tried on the steps after which an episode went on: the reward plus a multiple of the next value
-(one-step targets), plus a multiple of the next target (returns), plus a multiple of each (lambda returns). One counts
+(one-step targets; the value may be the lower of two, or that of the action which another network prefers), plus a multiple of the next target (returns), plus a multiple of each (lambda returns). One counts
 only when it holds to rounding on nearly all steps. Steps that ended an episode are then held against it: they must
 lack all but the reward. A fit that is not exact says nothing.
 """
@@ -9,6 +9,7 @@ lack all but the reward. A fit that is not exact says nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice, permutations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,15 +27,17 @@ INLIERS = 0.85
 ROWS = 8
 SPARE = 4
 CLEAR = 20.0
+PAIRS = 56
 
 
 class Part(NamedTuple):
     """Where the later part of a target comes from."""
 
     source: Source | None  # a network's values
-    pick: str  # "" | "max": how one of several action values was chosen
+    pick: str  # "" | "max" | "chosen" | "min": how one of several values was taken
     later: bool  # the observation acted on next, also where that began another episode
     target: bool  # the next step's own target
+    other: Source | None = None  # who chose the action, or whose value is taken where it is the lower one
 
 
 class Fitted(NamedTuple):
@@ -64,23 +67,47 @@ def parts(rows: list[Row]) -> list[Part]:
                 found[Part(source, "max" if len(values) > 1 else "", later, False)] = None
     every = list(found)
     singles = [part for part in every if part.later and not part.pick]
-    return [*every, Part(None, "", True, True), *(part._replace(target=True) for part in singles)]
+    whole = [*every, Part(None, "", True, True), *(part._replace(target=True) for part in singles)]
+    return [*whole, *pairs(every)]
+
+
+def pairs(every: list[Part]) -> Iterator[Part]:
+    """Values of two networks together: the lower of two critics, or one's value of the action that the other prefers."""
+    steady = [part for part in every if not part.later and part.source is not None and not part.source[0]]
+    for first, second in islice(permutations(steady, 2), PAIRS):
+        if not first.pick and not second.pick and str(first.source) < str(second.source):
+            yield first._replace(pick="min", other=second.source)
+    chosen = [part for part in every if not part.later and part.pick]
+    for first, second in islice(permutations(chosen, 2), PAIRS):
+        yield first._replace(pick="chosen", other=second.source)
 
 
 def features(part: Part, row: Row, targets: dict[tuple[int, int], float]) -> list[float] | None:
     """The later parts of one row; None where one of them was not seen."""
     found = []
     if part.source is not None:
-        held = (row.later if part.later else row.after).get(part.source)
-        if held is None:
+        values = picked(part, row.later if part.later else row.after)
+        if values is None:
             return None
-        found.append(float(held.max()) if part.pick else float(held[0]))
+        found.append(values)
     if part.target:
         following = targets.get((row.step.lane, row.step.number + 1))
         if following is None:
             return None
         found.append(following)
     return found
+
+
+def picked(part: Part, values: dict[Source, Any]) -> float | None:
+    held = None if part.source is None else values.get(part.source)
+    if held is None:
+        return None
+    if part.other is None:
+        return float(held.max()) if part.pick else float(held[0])
+    other = values.get(part.other)
+    if other is None or len(other) != len(held):
+        return None
+    return float(min(held[0], other[0])) if part.pick == "min" else float(held[other.argmax()])
 
 
 def table(part: Part, rows: list[Row], targets: dict[tuple[int, int], float]) -> tuple[Floats, Floats, Floats]:
