@@ -189,3 +189,34 @@ def test_a_subtraction_on_one_side_only_is_told_from_a_drift(tmp_path: Any) -> N
     for name, change in (("same", lambda x: x), ("drift", lambda x: x + 2.0), ("wider", lambda x: 1.5 * x)):
         told = answer(tmp_path / name, InputStatisticsMatch, evaluated(change))
         assert told.get("outcome") != "one_step_apart", name
+
+
+class Counted(nn.Module):
+    """A model that is told how many items a batch holds, as some trainers do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = mlp()
+
+    def forward(self, x: Tensor, items: Tensor) -> Tensor:
+        out: Tensor = self.inner(x)
+        return out / items if self.training else out
+
+
+def test_a_count_of_items_may_grow_with_the_batch(tmp_path: Any) -> None:
+    def train() -> None:
+        x, y = table()
+        model = Counted()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+        for step in range(24):
+            rows = 16 + step % 2
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[:rows], torch.tensor(rows)), y[:rows]).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            if step % 4 == 3:
+                model.eval()
+                with torch.no_grad():
+                    model(x[40:], torch.tensor(160))
+                model.train()
+
+    assert answer(tmp_path, InputStatisticsMatch, train)["outcome"] != "outside"

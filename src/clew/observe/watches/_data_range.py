@@ -57,8 +57,8 @@ class Ranges:
                 return
             shapes = self._shapes[event.model] = tuple(weight.shape for weight in event.module.parameters())
         for number, tensor in enumerate(tensors_in(event.inputs, torch)):
-            if not tensor.is_floating_point() and (tensor.dim() > 1 or tensor.dtype == torch.bool):
-                continue  # token ids and masks
+            if not tensor.is_floating_point() and (tensor.dim() != 1 or tensor.dtype == torch.bool):
+                continue  # token ids and masks; a single integer counts the items of a batch
             if not tensor.is_floating_point() and _offsets(tensor):
                 continue
             key = (shapes, number, tensor.dim())
