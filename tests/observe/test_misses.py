@@ -1,5 +1,6 @@
 """Faults that no loader, no single gradient and no share of values shows: rows picked by hand, terms, formats."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from loops_data import answer, mlp
 from torch import Tensor, nn
 
 from clew.observe.picked import Picked
+from clew.observe.watches._data_parted import apart_z
 from clew.observe.watches.accumulation_scaling import AccumulationScaling
 from clew.observe.watches.batch_norm_batch import BatchNormBatch
+from clew.observe.watches.batch_order import BatchOrder
 from clew.observe.watches.batch_repeats import BatchRepeats
 from clew.observe.watches.input_statistics_match import InputStatisticsMatch
 from clew.observe.watches.label_range import LabelRange
@@ -220,3 +223,28 @@ def test_a_count_of_items_may_grow_with_the_batch(tmp_path: Any) -> None:
                 model.train()
 
     assert answer(tmp_path, InputStatisticsMatch, train)["outcome"] != "outside"
+
+
+@pytest.mark.parametrize(("ordered", "outcome"), [(True, "ordered"), (False, "shuffled")])
+def test_batches_cut_by_hand_from_sorted_rows_are_seen(tmp_path: Any, ordered: bool, outcome: str) -> None:
+    def train() -> None:
+        torch.manual_seed(0)
+        x, y = table(768)
+        order = y.argsort() if ordered else torch.randperm(len(y))
+        model = mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+        for _ in range(2):
+            for rows in order.split(16):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x[rows]), y[rows]).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+
+    assert answer(tmp_path, BatchOrder, train)["outcome"] == outcome
+
+
+def test_classes_parted_among_steps_are_measured_as_scipy_does() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    steps = [Counter({0: 9, 1: 3, 2: 4}), Counter({0: 2, 1: 11, 2: 5}), Counter({1: 6, 2: 8})]
+    whole = sum(steps, Counter[int]())
+    chi = stats.chi2_contingency([[step[kind] for kind in range(3)] for step in steps], correction=False)
+    assert apart_z(steps, whole) == pytest.approx((chi.statistic - chi.dof) / (2 * chi.dof) ** 0.5)

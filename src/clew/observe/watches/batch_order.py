@@ -1,6 +1,7 @@
 """Do the training examples arrive in order?
 
-Class numbers are compared with their neighbours. Where the target is a number, or there is none, the means of batches
+Class numbers are compared with their neighbours; in a loop that cuts its batches by hand, the classes of sampled steps
+with each other. Where the target is a number, or there is none, the means of batches
 are compared, of the target and of each column of a table: in random batches they lie close together.
 
 Why it matters: a run of one class pulls the model to that class, and the next run pulls it away again.
@@ -17,13 +18,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from clew.observe.envs import experience_of
 from clew.observe.hooks import tensors_in
 from clew.observe.rows import array_of
-from clew.observe.watch import Answer, Batch
+from clew.observe.watch import Answer, Batch, Forward, LossCall, when_sampled
 from clew.observe.watches._data_drift import BATCHES, Drift, Means
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_given import parts
 from clew.observe.watches._data_order import across, runs_z
+from clew.observe.watches._data_parted import Parted
 from clew.observe.watches._data_source import stored_labels
 from clew.records.clue import Reading, Unclear
 
@@ -74,6 +77,19 @@ class BatchOrder(FedWatch):
         super().__init__(recorder)
         self.arrivals: dict[int, Arrivals] = {}
         self.means: dict[int, tuple[Means, Place | None]] = {}
+        self.parted = Parted()
+        self.rows: int | None = None
+
+    def forward(self, event: Forward) -> None:
+        super().forward(event)
+        if not event.evaluation:
+            first = next((tensor for tensor in tensors_in(event.inputs, torch) if tensor.dim()), None)
+            self.rows = first.shape[0] if first is not None else None
+
+    @when_sampled
+    def loss(self, event: LossCall) -> None:
+        if event.grad:
+            self.parted.note(event, self.rows)
 
     def batch(self, event: Batch) -> None:
         super().batch(event)
@@ -133,12 +149,22 @@ class BatchOrder(FedWatch):
             else:
                 found.append((order_z(batches, held), count, held))
         if not found:
-            return self._drift() or Unclear(why)
+            return self._drift() or self._by_hand() or Unclear(why)
         z, count, held = max(found, key=lambda item: item[0])
         batches = _known(held)
         single = sum(len(set(batch)) == 1 for batch in batches)
         reading = Reading(order_z=z, labels=count, batches=len(batches), batches_of_one_class=single)
         return reading if held.place is None else reading.at(held.place)
+
+    def _by_hand(self) -> Reading | None:
+        """Where no loader gives the batches, the labels at the loss tell whether steps are of one class each."""
+        told = self.parted.read() if not self.arrivals and not experience_of(self.recorder).steps else None
+        if told is None:
+            return None
+        reading = Reading(
+            order_z=told.z, labels=told.labels, batches=told.steps, batches_of_one_class=told.of_one_class
+        )
+        return reading if told.place is None else reading.at(told.place)
 
     def _drift(self) -> Reading | None:
         """The strongest drift of numbers from batch to batch, in a loader that was trained on."""

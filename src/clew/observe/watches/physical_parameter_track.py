@@ -20,6 +20,7 @@ KEPT = 512
 STEPS = 100
 NEAR = 0.01
 JITTER = 0.05
+GONE = 1e-3  # of the highest learning rate
 
 
 class Track:
@@ -36,8 +37,8 @@ class Track:
                 self.values = self.values[::2]
                 self.every *= 2
 
-    def stuck(self) -> bool:
-        """At zero, but for a jitter about it, or at one and the same value, for the last half."""
+    def stuck(self, stopped: bool) -> bool:
+        """At zero, but for a jitter about it, or, while others move, at one and the same value, for the last half."""
         last = self.values[-1][0]
         late = [value for step, value in self.values if step >= last / 2]
         early = [value for step, value in self.values if step < last / 2]
@@ -45,7 +46,7 @@ class Track:
         if len(late) < 8 or not early or largest == 0.0 or len(set(early)) < 3:
             return False
         at_zero = abs(statistics.fmean(late)) <= NEAR * largest and max(map(abs, late)) <= JITTER * largest
-        return at_zero or len(set(late)) == 1
+        return at_zero or (len(set(late)) == 1 and not stopped)
 
 
 class PhysicalParameterTrack(Solved):
@@ -54,12 +55,14 @@ class PhysicalParameterTrack(Solved):
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
         self.tracks: dict[tuple[int, int], Track] = {}
+        self.rates = Track()
 
     def before_step(self, event: OptimizerEvent) -> None:
         """At every step: reading a number that lies in main memory waits for nothing."""
         if not self.equations.updates:
             return
         number = 0
+        self.rates.add(event.step, max(float(group["lr"]) for group in event.optimizer.param_groups))
         for group in event.optimizer.param_groups:
             for parameter in group["params"]:
                 number += 1
@@ -75,8 +78,13 @@ class PhysicalParameterTrack(Solved):
             return Unclear("no optimiser holds a single number")
         if self.recorder.step < STEPS:
             return Unclear(f"it takes some {STEPS} steps to see where a number settles")
+        rates = self.rates.values
+        late = [rate for step, rate in rates if step >= rates[-1][0] / 2]
+        stopped = max(late) <= GONE * max(rate for _, rate in rates)
         for track in held:
-            if track.stuck():
+            if track.stuck(stopped):
                 saw = Saw("at_zero_or_bound", start=track.values[0][1], end=track.values[-1][1])
                 return saw.at(self.equations.place)
+        if stopped:
+            return Unclear("the learning rate is next to nothing for half of the run")
         return Saw("moves", start=held[0].values[0][1], end=held[0].values[-1][1])
