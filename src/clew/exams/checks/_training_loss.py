@@ -20,6 +20,8 @@ from clew.exams.lab import Lab
 FAR_OFF_CENTRE = 10.0
 """Squared errors of a zero output count as guessing up to so many variances of the target."""
 MOST_SMOOTHING = 0.5
+UNEXPLAINED = 0.3
+"""The share of a loss that may be something else, a penalty perhaps."""
 UNEVEN = 0.3
 """Smoothing spreads the weights of the classes, which then do not sum to one; not by more than this."""
 
@@ -206,6 +208,9 @@ def _weighted(lab: Lab, seen: Sequence[Answered], number: int, target: torch.Ten
     if not size or float((changes[1] - sums * moves[1]).abs().max()) > max(1e-3, 16 * _eps(own)) * size:
         return None
     weights = (sums / classes - first).clamp_min(0)
+    explained = -float((weights * own.double().log_softmax(axis)).sum())
+    if abs(seen[0].value - explained) > UNEXPLAINED * abs(seen[0].value):
+        return None  # other terms make up much of it, and slopes do not show them
     total = float(sums.sum())
     form = next(form for form in forms(own, target) if form.kind == "classes")
     factors = _factors(form.each(own).numel(), rows(seen[0].batch))
