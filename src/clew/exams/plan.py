@@ -42,7 +42,7 @@ SHORTEST_LIMIT = 5.0
 
 OF_LABELS = frozenset(
     "class_balance confident_errors input_ablation label_permutation label_signal learning_curve lr_range "
-    "nearest_neighbour_overlap shortcut simple_baseline target_in_input".split()
+    "nearest_neighbour_overlap oracle shortcut simple_baseline target_in_input".split()
 )
 """Exams that take the batches for examples with labels."""
 
