@@ -123,6 +123,13 @@ def test_what_was_answered_is_left_out_and_what_was_unclear_is_not() -> None:
     assert why["nearest_neighbour_overlap"] == "needs validation, which the subject does not have"
 
 
+def test_exams_of_labels_are_left_out_for_agents() -> None:
+    plan = make_plan(subject(), load(), options=planning.Options(domain="rl"))
+    why = dict(zip(names(plan.skipped), [item.why for item in plan.skipped], strict=True))
+    assert "no labels" in why["oracle"]
+    assert "init_loss" not in why
+
+
 def test_exams_of_another_kind_of_subject_are_left_out(exams: Callable[..., None]) -> None:
     exams(made("probe", answering("seen"), test="probe_constant_value"))
     assert names(make_plan(subject(), load()).skipped) == ["probe"]
