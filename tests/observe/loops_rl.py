@@ -142,6 +142,21 @@ def best_of(network: nn.Module, obs: Any) -> int:
         return int(network(torch.from_numpy(obs)).argmax())
 
 
+class Scaled(nn.Module):
+    """Divides observations by a figure that follows what it is given while it is in training."""
+
+    size: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("size", torch.ones(()))
+
+    def forward(self, obs: torch.Tensor) -> torch.Tensor:
+        if self.training and len(obs) == 4:
+            self.size += 0.001 * obs.abs().mean()
+        return obs / self.size
+
+
 def dqn(
     mask: bool = True,
     target: str = "copy",
@@ -155,10 +170,12 @@ def dqn(
     late: int = 0,
     play: str = "random",
     noise: bool = False,
+    double: bool = False,
     every: int = 1,
     updates: int = 60,
 ) -> Any:
-    """Q-learning from a replay buffer on the drifting point. `slipped` keeps what followed for the state, `late` the
+    """Q-learning from a replay buffer on the drifting point. With `double` the trained network chooses the action whose
+    value the other one gives. `slipped` keeps what followed for the state, `late` the
     action of so many steps before; `play` says how actions are chosen."""
     random.seed(0)
     torch.manual_seed(0)
@@ -195,12 +212,17 @@ def dqn(
         b_reward, b_done = (torch.tensor([row[i] for row in picked], dtype=torch.float32) for i in (3, 4))
         with torch.no_grad():
             best = target_network(b_next).max(1).values
+            if double:
+                best = target_network(b_next).gather(1, online(b_next).argmax(1, keepdim=True)).squeeze(1)
         aim = b_reward + gamma * best * (1 - b_done if mask else 1.0)
         q = online(b_obs).gather(1, b_action[:, None]).squeeze(1)
         loss = F.smooth_l1_loss(q, aim)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        if target == "slow":
+            for one, other in zip(target_network.parameters(), online.parameters(), strict=True):
+                one.data.lerp_(other.data, 1e-4)
         if target in ("copy", "every") and step % (1 if target == "every" else 25) == 0:
             target_network.load_state_dict(online.state_dict())
         elif target == "itself" and step % 5 == 0:
@@ -215,14 +237,18 @@ def ppo(
     rate: float = 1e-3,
     late: int = 0,
     past_the_end: bool = False,
+    front: bool = False,
+    scaled: bool = False,
     updates: int = 3,
 ) -> Any:
-    """Lambda returns over rollouts of four environments side by side, in shuffled minibatches."""
+    """Lambda returns over rollouts of four environments side by side, in shuffled minibatches. `front` sums them from
+    the wrong end, `scaled` brings observations to one scale in a module that changes while it is used."""
     np.random.seed(0)
     torch.manual_seed(0)
     at_once = gym.vector.AutoresetMode.SAME_STEP
     envs: Any = gym.vector.SyncVectorEnv([lambda: Drift(200)] * 4, autoreset_mode=at_once)
     actor, critic = networks(3)
+    norm: nn.Module = Scaled() if scaled else nn.Identity()
     optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=rate)
     obs = torch.from_numpy(envs.reset(seed=0)[0])
     for _ in range(updates):
@@ -231,9 +257,10 @@ def ppo(
         }
         for _ in range(32):
             with torch.no_grad():
-                policy = Categorical(logits=actor(obs))
+                policy = Categorical(logits=actor(norm(obs)))
                 action = policy.sample()
-                held["values"].append(critic(obs).flatten())
+                held["values"].append(critic(norm(obs)).flatten())
+                norm.train(not norm.training)
             following, reward, terminated, truncated, info = envs.step(action.numpy())
             if past_the_end:
                 last = following.copy()
@@ -250,13 +277,15 @@ def ppo(
         roll = {name: torch.stack(items) for name, items in held.items() if items}
         roll["actions"] = roll["actions"].roll(late, 0)
         with torch.no_grad():
-            then, running = critic(obs).flatten(), torch.zeros(4)
+            then, running = critic(norm(obs)).flatten(), torch.zeros(4)
             advantages = torch.zeros_like(roll["rewards"])
-            for t in reversed(range(32)):
+            for t in range(32) if front else reversed(range(32)):
+                then = roll["values"][t + 1] if front and t < 31 else then
                 going = 1 - roll["ends"][t] if mask else 1.0
                 value = roll["after"][t] if past_the_end else then * going
                 delta = roll["rewards"][t] + GAMMA * value - roll["values"][t]
-                running = delta + GAMMA * 0.9 * going * running
+                before = 1 - roll["ends"][t - 1] if front and t else going
+                running = delta + GAMMA * 0.9 * before * running
                 advantages[t], then = running, roll["values"][t]
         targets = (advantages + roll["values"]).flatten()
         flat = {name: items.flatten(0, 1) for name, items in roll.items()}
@@ -264,12 +293,12 @@ def ppo(
         for _ in range(2):
             order = np.random.permutation(128)
             for part in np.split(order, 4):
-                log = Categorical(logits=actor(flat["obs"][part])).log_prob(flat["actions"][part])
+                log = Categorical(logits=actor(norm(flat["obs"][part]))).log_prob(flat["actions"][part])
                 ratio = (log - flat["logs"][part]).exp()
                 weights = (advantages[part] - advantages[part].mean()) / (advantages[part].std() + 1e-8)
                 clipped = torch.clamp(ratio, 0.8, 1.2)
                 policy_loss = -sign * torch.min(ratio * weights, clipped * weights).mean()
-                value_loss = ((critic(flat["obs"][part]).view(-1) - targets[part]) ** 2).mean()
+                value_loss = ((critic(norm(flat["obs"][part])).view(-1) - targets[part]) ** 2).mean()
                 optimizer.zero_grad()
                 (policy_loss + 0.5 * value_loss).backward()
                 optimizer.step()

@@ -118,7 +118,7 @@ def standard() -> None:
     ("loop", "outcome"),
     [
         (raw_pixels, "raw"),
-        (raw_table, "raw"),
+        (raw_table, "far_off"),
         (raw_without_layers, "raw"),
         (tiny_pixels, "tiny"),
         (standard, "near_standard"),

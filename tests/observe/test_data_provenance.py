@@ -412,6 +412,42 @@ def test_split_by_time(tmp_path: Any, loop: Loop, outcome: str) -> None:
     assert answer(tmp_path, SplitByTime, loop)["outcome"] == outcome
 
 
+def shops(cut: Callable[[Table], tuple[Table, Table]]) -> None:
+    """Five shops over a hundred days, split by hand."""
+    days = pandas.date_range("2020-01-01", periods=100)
+    frames = [pandas.DataFrame({"date": days, "shop": f"s{k}", "x": series(100) + k, "y": k}) for k in range(5)]
+    frame = pandas.concat(frames, ignore_index=True)
+    frame["z"] = np.random.default_rng(1).normal(size=len(frame))
+    cut(frame)
+    assert len(LEDGER.splits) <= 1, "what looking itself takes from a table is no split"
+
+
+def opposite(frame: Table, mask: Table) -> tuple[Table, Table]:
+    return frame[mask], frame[~mask]
+
+
+def sample_and_drop(frame: Table) -> tuple[Table, Table]:
+    train = frame.sample(frac=0.8, random_state=0)
+    return train, frame.drop(train.index)
+
+
+CUTS: dict[str, tuple[Callable[[Table], tuple[Table, Table]], str]] = {
+    "random mask": (lambda frame: opposite(frame, np.random.default_rng(0).random(len(frame)) < 0.8), "random"),
+    "sample and drop": (sample_and_drop, "random"),
+    "by date": (lambda frame: opposite(frame, frame["date"] < pandas.Timestamp("2020-03-20")), "unclear"),
+    "by shop": (lambda frame: opposite(frame, frame["shop"] != "s2"), "unclear"),
+    "by a limit": (lambda frame: opposite(frame, frame["z"] < 0.5), "unclear"),
+    "one side": (lambda frame: (frame[np.random.default_rng(0).random(len(frame)) < 0.8], None), "unclear"),
+    "people": (lambda frame: opposite(frame.drop(columns="date"), np.arange(len(frame)) % 3 > 0), "unclear"),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_series_that_are_split_by_hand(tmp_path: Any, cut: str) -> None:
+    told = answer(tmp_path, SplitByTime, lambda: shops(CUTS[cut][0]))
+    assert told["outcome"] == ("random_over_time" if CUTS[cut][1] == "random" else "unclear"), told
+
+
 # --- what else is noted, and what must not be
 
 

@@ -252,6 +252,10 @@ BROADCAST = {
     "target made of all pairs": loop(
         lambda m, x, y: F.smooth_l1_loss(m(x)[:, 0], 0.5 * y + y[:, None]), model=single, data=flat
     ),
+    "weighed": loop(lambda m, x, y: -(m(x) * y).mean(), model=single, data=flat),
+    "weighed and clipped": loop(
+        lambda m, x, y: torch.min(m(x) * y, m(x).clamp(0, 1) * y).mean(), model=single, data=flat
+    ),
 }
 MATCH = {
     "equal": loop(lambda m, x, y: F.mse_loss(m(x), y), model=single, data=numbers),
@@ -270,6 +274,13 @@ MATCH = {
 }
 
 
+WEIGHED: dict[str, Any] = {
+    "alike": lambda m, x, y: -(m(x)[:, 0] * y).mean(),
+    "by a table": lambda m, x, y: (m(x) * (y[:, None] > y)).mean(),
+    "pairs": lambda m, x, y: (m(x)[:, 0][:, None] * y).mean(),
+}
+
+
 @pytest.mark.filterwarnings("ignore:Using a target size")
 @pytest.mark.parametrize("train", BROADCAST.values(), ids=BROADCAST)
 def test_a_broadcast_is_seen(tmp_path: Any, train: Train) -> None:
@@ -283,6 +294,12 @@ def test_a_broadcast_is_seen(tmp_path: Any, train: Train) -> None:
 @pytest.mark.parametrize("train", MATCH.values(), ids=MATCH)
 def test_matching_shapes_are_left_alone(tmp_path: Any, train: Train) -> None:
     assert answer(tmp_path, LossShapes, train)["outcome"] == "match"
+
+
+def test_weights_that_fit_are_left_alone(tmp_path: Any) -> None:
+    for name, weighed in WEIGHED.items():
+        train = loop(weighed, model=single, data=flat)
+        assert answer(tmp_path / name, LossShapes, train).get("outcome") != "broadcast", name
 
 
 def test_no_loss_no_shapes(tmp_path: Any) -> None:

@@ -379,6 +379,17 @@ def test_memory_trend(monkeypatch: pytest.MonkeyPatch, megabytes: Callable[[int]
     assert drive(watch, 1200, each)["outcome"] == wanted
 
 
+def test_a_list_that_keeps_what_memory_grows_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[torch.Tensor] = []
+    monkeypatch.setattr(memory_trend, "resident_bytes", lambda: 4e8 + len(kept) * 2.5e5)
+
+    def each(_: int) -> None:
+        kept.append(torch.empty(50_000))
+
+    answer = drive(memory_trend.MemoryTrend(Fake()), 400, each)
+    assert answer["outcome"] == "kept", answer
+
+
 def test_memory_of_a_short_run_is_unclear() -> None:
     assert drive(memory_trend.MemoryTrend(Fake()), 30, lambda _: None)["outcome"] == "unclear"
 

@@ -43,6 +43,7 @@ dist.destroy_process_group()
 PLAIN = "loss = nn.functional.mse_loss(model(x), y)"
 DDP = "model = nn.parallel.DistributedDataParallel(model)"
 AVERAGE = "[dist.all_reduce(p.grad, dist.ReduceOp.SUM) for p in model.parameters()]"
+LAID_OUT = "dist.all_reduce(torch.cat([p.grad.flatten() for p in model.parameters()]))"
 TENSOR_PARALLEL = (
     "out = model(x); whole = out.detach().clone(); dist.all_reduce(whole); loss = ((out + whole) - y).square().mean()"
 )
@@ -94,6 +95,16 @@ def test_ranks_that_are_as_they_should_be(tmp_path: Path, parts: dict[str, str],
     assert not [
         cause for cause in table["causes"] if cause["id"] == "train.rank_divergence" and cause["credence"] > 0.2
     ]
+
+
+@pytest.mark.parametrize(
+    "average", [AVERAGE.replace("p.grad", "p.grad.clone()"), LAID_OUT], ids=["copies", "end to end"]
+)
+def test_gradients_that_are_exchanged_and_not_used(tmp_path: Path, average: str) -> None:
+    held = clue(under_clew(tmp_path, average=average))
+    assert held["outcome"] == "drift"
+    assert "exchanges their gradients" in held["measured"]["because"]
+    assert held["where"][0]["line"] < held["where"][-1]["line"]
 
 
 def rank(values: tuple[float, ...], /, *, of: str = "0 w 4x1", **more: Any) -> dict[tuple[str, str], Series]:

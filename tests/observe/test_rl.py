@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import loops_rl as loops
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -16,12 +17,16 @@ from loops_training import Loop, answers, text_at
 from weighed import first_finding
 
 from clew.knowledge import load
-from clew.observe.envs import told_by
+from clew.observe.envs import Transition, told_by
 from clew.observe.hooks import watching
 from clew.observe.registry import all_watches
 from clew.observe.watch import Watch
-from clew.observe.watches import exploration_rate, target_network_lag
+from clew.observe.watches import _rl_lines, exploration_rate, target_network_lag
+from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._rl_pairs import Tally
+from clew.observe.watches._rl_policy import Favoured
+from clew.observe.watches._rl_study import Aimed, Row
+from clew.observe.watches._rl_targets import fit, parts
 from clew.observe.watches.advantage_detached import AdvantageDetached
 from clew.observe.watches.advantage_statistics import AdvantageStatistics
 from clew.observe.watches.critic_in_loss import CriticInLoss
@@ -41,6 +46,7 @@ from clew.observe.watches.target_network_lag import TargetNetworkLag
 from clew.observe.watches.terminal_handling import TerminalHandling
 from clew.observe.watches.transition_pairs import TransitionPairs
 from clew.observe.watches.value_target_range import ValueTargetRange
+from clew.records.place import Place
 
 WATCHES: list[type[Watch]] = [
     AdvantageDetached,
@@ -74,6 +80,8 @@ SOUND: dict[str, Loop] = {
     "Q-learning, limits as ends, rarely reached": partial(dqn, limit_ends=True, limit=200),
     "lambda returns": ppo,
     "lambda returns, scaled reward": partial(ppo, scale=0.1),
+    "lambda returns, scaled observations": partial(ppo, scaled=True),
+    "Q-learning, actions chosen by the trained network": partial(dqn, double=True),
     "Q-learning, always the best, with noise": partial(dqn, play="greedy", noise=True, updates=110),
     "Q-learning, without a discount": partial(dqn, gamma=1.0),
     "Q-learning, ever less random": partial(dqn, play="decays", every=10, updates=110),
@@ -98,6 +106,8 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(actor_critic, detach=False), AdvantageDetached, "carries_gradient"),
     (partial(actor_critic, detach=False), AdvantageStatistics, "carries_gradient"),
     (partial(dqn, reward_of="previous"), RewardOfOwnStep, "neighbour"),
+    (partial(dqn, reward_of="previous", double=True), RewardOfOwnStep, "neighbour"),
+    (partial(ppo, front=True), DiscountInTargets, "backwards"),
     (partial(dqn, target="same"), TargetNetworkLag, "same_network"),
     (partial(dqn, target="every"), TargetNetworkLag, "same_network"),
     (partial(ppo, past_the_end=True), TerminalHandling, "bootstraps_over_terminal"),
@@ -164,6 +174,8 @@ SAID: dict[str, dict[str, str]] = {
         "terminal_handling": "right",
         "transition_pairs": "own",
     },
+    "lambda returns, scaled observations": {"terminal_handling": "right", "discount_in_targets": "usual"},
+    "Q-learning, actions chosen by the trained network": {"terminal_handling": "right", "reward_of_own_step": "own"},
     "lambda returns, scaled reward": {"reward_in_targets": "as_given", "reward_shift": "scaled_or_raw"},
     "policy gradient": {
         "discount_in_targets": "unclear",
@@ -211,6 +223,74 @@ def test_a_target_that_is_never_refreshed(tmp_path: Path, monkeypatch: pytest.Mo
     answer = answers(tmp_path / "b", loop, TargetNetworkLag)["target_network_lag"]
     assert answer["outcome"] == "never_updated"
     assert "target_network(b_next)" in text_at(answer)
+
+
+def test_a_target_that_hardly_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_network_lag, "LONG", 100)
+    for target, outcome in (("slow", "never_updated"), ("copy", "lags")):
+        loop = partial(dqn, target=target, updates=160)
+        answer = answers(tmp_path / target, loop, TargetNetworkLag)["target_network_lag"]
+        assert answer["outcome"] == outcome, answer
+
+
+def test_weights_that_are_targets_less_a_constant(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    with watching(tmp_path, [AdvantageStatistics]) as recorder:
+        (watch,) = recorder.watches
+        assert isinstance(watch, AdvantageStatistics)
+        for subtract, place in ((False, Place("agent.py", 1)), (True, None)):
+            watch.study.policy.favoured.clear()
+            watch.study.aimed.clear()
+            for step in range(6):
+                targets, ratios = random.normal(size=64), random.uniform(0.9, 1.1, 64)
+                values = targets + 0.3 * random.normal(size=64)
+                weights = ratios * (targets - values if subtract else targets - targets.mean()) / 64
+                weights[:6] = 0.0  # clipped
+                keys = list(range(64))
+                watch.study.policy.favoured.append(Favoured(step, keys, weights, Place("agent.py", 1), ratios))
+                watch.study.aimed.append(Aimed(step, values, targets, keys, 1, None, None))
+            assert watch._targets_less_a_constant() == place
+
+
+def test_a_target_may_hold_the_lower_of_two_values() -> None:
+    random = np.random.default_rng(0)
+    step = Transition(0, 0, None, None, None, 0.0, None, False, False, True, False)
+    rows = []
+    for reward, one, other in random.normal(size=(40, 3)):
+        held = {(False, 1, 0): np.array([one]), (False, 1, 1): np.array([other])}
+        rows.append(Row(reward + 0.9 * min(one, other), step._replace(reward=reward), held, {}))
+    (found,) = (fitted for part in parts(rows) if (fitted := fit(part, rows, {})) is not None)
+    assert found.part.pick == "min"
+    assert found.slopes == pytest.approx([0.9])
+
+
+def test_lines_that_compute_something_are_found_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_rl_lines, "users_files", list)
+    Path("agent.py").write_text(AGENT)
+    for what, text in COMPUTED.items():
+        found = computing(what, Place("agent.py", 1))
+        assert [AGENT.splitlines()[(place.line or 0) - 1].strip() for place in found][:1] == [text], what
+
+
+AGENT = """
+def learn(batch, options):
+    gamma, tau = options["gamma"], options["tau"]
+    delta = batch.rewards + gamma * batch.next_values - batch.values
+    advantages = delta - batch.returns.mean()
+    pg_loss = -(advantages * batch.log_probs).mean()
+    loss = pg_loss - options["ent_coef"] * batch.entropy
+    target.lerp_(online, tau)
+    batch.rewards[0] = reward
+"""
+COMPUTED = {
+    "targets": "delta = batch.rewards + gamma * batch.next_values - batch.values",
+    "advantages": "advantages = delta - batch.returns.mean()",
+    "policy loss": "pg_loss = -(advantages * batch.log_probs).mean()",
+    "entropy": 'loss = pg_loss - options["ent_coef"] * batch.entropy',
+    "target network": "target.lerp_(online, tau)",
+    "stored": "batch.rewards[0] = reward",
+}
 
 
 def test_play_that_stays_random_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,11 +93,11 @@ class Cache:
 
     def fresh(self) -> dict[str, Any]:
         """The answers without those that rest on files which have changed since."""
-        kept: dict[str, Any] = {}
-        for path, entry in self.held.items():
-            if entry.pop("new", False) or self.stale.isdisjoint(entry["reads"]):
-                kept[path] = entry
-        return kept
+        return {
+            path: entry
+            for path, entry in self.held.items()
+            if entry.pop("new", False) or self.stale.isdisjoint(entry["reads"])
+        }
 
 
 def finding(row: list[Any]) -> Finding:

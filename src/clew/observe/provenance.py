@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
+from clew.observe import by_hand
 from clew.observe.ledger import CASTS, FRAMES, LEDGER, SPLITS, Call, Cast, Frame, Split
 from clew.observe.patches import hide, unframe
 from clew.observe.places import users_place
@@ -81,6 +82,8 @@ def _patch(name: str, module: ModuleType) -> None:
                 _replace(module, reader, _nothing, _note_frame)
             _replace(module, "concat", _nothing, _note_concat)
             _replace_method(module.DataFrame, "sample", _nothing, _note_sample)
+            _replace_method(module.DataFrame, "drop", _nothing, _note_drop)
+            _replace_method(module.DataFrame, "_getitem_bool_array", _nothing, _note_mask)
             for kind in (module.DataFrame, module.Series):
                 _replace_method(kind, "astype", _nothing, _note_cast)
         elif name == "sklearn.model_selection":
@@ -251,6 +254,31 @@ def _note_sample(held: None, args: Args, kwargs: Options, result: Any) -> None:
     del held
     if args[3] if len(args) > 3 else kwargs.get("replace", False):
         _add_copies("sample", args[0], result)
+    else:
+        by_hand.sampled_from(args[0], result)
+
+
+def _note_mask(held: None, args: Args, kwargs: Options, result: Any) -> None:
+    del held, kwargs, result
+    mask = by_hand.masked(args[0], args[1])
+    if mask is not None:
+        _add_by_hand("a random mask", args[0], mask)
+
+
+def _note_drop(held: None, args: Args, kwargs: Options, result: Any) -> None:
+    del held, result
+    labels = kwargs.get("index", kwargs.get("labels", args[1] if len(args) > 1 else None))
+    drawn = None if labels is None else by_hand.dropped(args[0], labels)
+    if drawn is not None:
+        _add_by_hand("sample and drop", args[0], drawn)
+
+
+def _add_by_hand(what: str, table: Any, mask: Any) -> None:
+    """Only a random split of series in time is of interest."""
+    in_time = by_hand.random_over_time(table, mask) if len(LEDGER.splits) < SPLITS else ""
+    if in_time:
+        parts = sampled(table.iloc[mask.nonzero()[0]]), sampled(table.iloc[(~mask).nonzero()[0]])
+        LEDGER.splits.append(Split(LEDGER.next_number(), what, True, users_place(), *parts, {}, in_time, True))
 
 
 def _note_concat(held: None, args: Args, kwargs: Options, result: Any) -> None:

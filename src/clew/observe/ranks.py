@@ -27,6 +27,7 @@ GRADIENT = "fingerprint of gradient"
 REPLICATED = "fingerprint replicated"
 TALK = "fingerprint talk"
 PLACE = "fingerprint place"
+EXCHANGED = "fingerprint exchanged"
 
 Traces = Sequence[Mapping[tuple[str, str], "Series"]]
 
@@ -88,9 +89,10 @@ def _optimizer_drifted(ranks: Traces, number: str) -> Answer:
     alike, why = _meant_alike(ranks, number, list(held[0]))
     if not alike:
         return Unclear("the parameters differ between ranks, and whether they are meant to be alike is not known")
-    files = [of.split(" ", 1)[1] for name, of in ranks[0] if name == PLACE and of.split(" ", 1)[0] == number]
+    said = [*(of for name, of in ranks[0] if name == EXCHANGED), *(of for name, of in ranks[0] if name == PLACE)]
+    files = [of.split(" ", 1)[1] for of in said if of.split(" ", 1)[0] == number]
     reading = Reading(largest_relative_difference=worst, ranks=len(ranks), first_seen_after_step=first + 1, because=why)
-    return reading.at(*(Place.parse(file) for file in files[:1]))
+    return reading.at(*(Place.parse(file) for file in files[:3]))
 
 
 def _meant_alike(ranks: Traces, number: str, parts: list[str]) -> tuple[bool, str]:
@@ -102,6 +104,8 @@ def _meant_alike(ranks: Traces, number: str, parts: list[str]) -> tuple[bool, st
     moved = any(value not in (0.0,) and not math.isnan(value) for held in gradients for value in held[0].values)
     if moved and _apart(gradients)[0] == 0.0:
         return True, "their gradients are averaged"
+    if all(any(name == EXCHANGED and of.split(" ", 1)[0] == number for name, of in rank) for rank in ranks):
+        return True, "the script exchanges their gradients, and does not step with what comes back"
     talks = [rank[TALK, ""].values for rank in ranks if (TALK, "") in rank]
     silent = all(len(talk) > 1 and talk[0] == talk[-1] for talk in talks)  # NaN equals nothing
     if silent and len(talks) == len(ranks) and all(("loss", "") in rank for rank in ranks):

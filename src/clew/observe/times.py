@@ -25,23 +25,23 @@ def order_in_time(tables: Sequence[Any]) -> str:
     for table in tables:
         if getattr(table, "shape", (0,))[:1] < (ROWS,) or not hasattr(table, "iloc"):
             continue
-        found = _regular(_numbers(table.index)) if _is_date(table.index) else ""
+        found = regular(numbers(table.index)) if is_date(table.index) else ""
         if found:
             return f"its index holds dates {found}"
         columns = [(str(table.name), table)] if table.ndim == 1 else [(str(c), table[c]) for c in table.columns[:256]]
         for name, column in columns:
-            if getattr(column, "ndim", 0) == 1 and (_is_date(column) or name.lower() in NAMES):
-                found = _regular(_numbers(column))
+            if getattr(column, "ndim", 0) == 1 and (is_date(column) or name.lower() in NAMES):
+                found = regular(numbers(column))
                 if found:
                     return f"its column {name} ascends {found}"
     return _lagged(tables)
 
 
-def _is_date(column: Any) -> bool:
+def is_date(column: Any) -> bool:
     return getattr(getattr(column, "dtype", None), "kind", "") == "M"
 
 
-def _numbers(column: Any) -> NDArray[np.float64] | None:
+def numbers(column: Any) -> NDArray[np.float64] | None:
     values = np.asarray(column.to_numpy())
     if values.dtype.kind == "O" or values.dtype.kind in "UT":
         values = _dates(values)
@@ -61,7 +61,7 @@ def _dates(values: NDArray[Any]) -> NDArray[Any]:
         return values
 
 
-def _regular(values: NDArray[np.float64] | None) -> str:
+def regular(values: NDArray[np.float64] | None) -> str:
     """Ascending without repeats, most steps alike: a series, and no list of events that somebody sorted."""
     if values is None or len(values) < ROWS or not np.isfinite(values).all():
         return ""

@@ -15,8 +15,9 @@ import torch
 
 from clew.observe.hooks import tensors_in
 from clew.observe.watch import Batch, Forward, Judged, OptimizerEvent, Watch
+from clew.observe.watches._data_course import Course
 from clew.observe.watches._data_given import MIX, Group, Loader, Verdicts, parts, row_digests
-from clew.observe.watches._data_names import FRAMES, HELD_OUT, called_here
+from clew.observe.watches._data_names import FRAMES, HELD_OUT, TRAINING, called_here
 from clew.observe.watches._data_source import source_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ FREE_ROWS = 2048  # of these, between samples
 FREE_VALUES = 4_000_000
 FORWARD_ROWS = 1024
 GROUPS = 24
+POINTS = 3  # numbers in a row, up to which it is a point of a domain: some of these are fixed on purpose
 
 
 class Feed:
@@ -54,6 +56,7 @@ class Feed:
         self._before: int | None = None
         self.twins = 0.0  # largest share of rows with an equal one in the same call
         self.generation = 0
+        self.courses: dict[int, Course] = {}  # by model
         self._verdicts = Verdicts()
         self.behind: int | None = None  # the loader whose rows the call judged last was made on
         self.last_digests: tuple[Digests | None, Digests | None] = (None, None)
@@ -119,11 +122,12 @@ class Feed:
         return held
 
     def _forward(self, event: Forward) -> None:
-        rows = row_digests(list(tensors_in(event.inputs, torch)), FORWARD_ROWS)
+        tensors = list(tensors_in(event.inputs, torch))
+        rows = row_digests(tensors, FORWARD_ROWS)
         # What outer lines say holds for everything below them, also for the acting of an agent or the forward call of a
         # teacher. Only in eval mode is it taken as said of this call.
         called = called_here(1 if event.training else FRAMES)
-        self._verdicts.push(event, None if rows is None else (rows, called, self.generation))
+        self._verdicts.push(event, None if rows is None else (rows, called, self.generation, _examples(tensors)))
 
     def _judged(self, event: Judged) -> None:
         held = self._verdicts.pop(event)
@@ -138,9 +142,11 @@ class Feed:
                 loader.partner = self.training
         if held is None:
             return
-        rows, called, generation = held
+        rows, called, generation, examples = held
         if generation != self.generation:
             return
+        if examples:
+            self._course(event, rows, called)
         _, counts = np.unique(rows, return_counts=True)
         self.twins = max(self.twins, float(counts[counts > 1].sum()) / len(rows))
         if event.backward:
@@ -161,6 +167,16 @@ class Feed:
                 group.rows.update(dict.fromkeys(rows.tolist()))
                 group.wholes.add(int(rows.sum()))
 
+    def _course(self, event: Judged, rows: Digests, called: str | None) -> None:
+        course = self.courses.get(event.model)
+        if event.backward:
+            if course is None and len(self.courses) < GROUPS:
+                course = self.courses[event.model] = Course()
+            if course is not None:
+                course.trained(rows, event.step, event.place)
+        elif course is not None and not event.grad and not event.training and called != TRAINING:
+            course.evaluated(rows, event.step, event.place)
+
     def _behind(self, event: Judged, rows: Digests | None) -> Loader | None:
         """The loader that a call's inputs came from. The last one used need not be it: plain tensors may follow."""
         last = self.loaders.get(event.loader) if event.loader is not None else None
@@ -177,7 +193,16 @@ class Feed:
         if self.trained:
             self.trained.clear()
             self.groups.clear()
+            self.courses.clear()
             self.generation += 1
+
+
+def _examples(tensors: list[torch.Tensor]) -> bool:
+    """Whether the rows are examples, and not points of a domain at which an equation is solved."""
+    first = next((held for held in tensors if held.dim()), None)
+    if first is None or first.requires_grad:
+        return False
+    return not first.is_floating_point() or len(tensors) > 1 or first[:1].numel() > POINTS
 
 
 class FedWatch(Watch):

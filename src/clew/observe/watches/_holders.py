@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LEAST = 16
 """Shorter containers are none that make a run's memory grow."""
+OBJECT = 512
+"""What a tensor takes besides its values, about."""
 LOOKED_AT = 4
 SOURCE_LINES = 20_000
 FILLS = (r"\.(append|extend|add|insert|appendleft|update|setdefault)\(", r"\s*\+=", r"\s*\[[^]]*\]\s*=[^=]")
@@ -37,6 +39,8 @@ class Holders:
         self.lengths: dict[int, int] = {}
         self.place: Place | None = None
         self.looks = 0
+        self.bytes = 0  # of the tensors in what has grown and was found
+        self.gain = 0  # by how many entries it grew between two looks
 
     def look(self) -> None:
         """Some tens of milliseconds."""
@@ -44,7 +48,7 @@ class Holders:
             return
         self.looks += 1
         known, self.lengths = self.lengths, {}
-        grown: list[tuple[int, Any]] = []
+        grown: list[tuple[int, Any, int]] = []
         for held in gc.get_objects():
             kind = type(held)
             if (kind is list or kind is dict or kind is deque) and len(held) >= LEAST:
@@ -54,14 +58,27 @@ class Holders:
                 self.lengths[mark] = length
                 gain = length - known.get(mark, length)
                 if gain > 0 and _holds_tensors(held):
-                    grown.append((_bytes(held), held))
-        grown.sort(key=lambda pair: -pair[0])
-        self.place = next((place for _, held in grown[:4] if (place := _named(held)) is not None), None)
+                    grown.append((_bytes(held), held, gain))
+        grown.sort(key=lambda found: -found[0])
+        for _, held, gain in grown[:4]:
+            self.place = _named(held)
+            if self.place is not None:
+                self.gain, self.bytes = gain, 0 if isinstance(held, dict) else _own_bytes(held[-1]) * len(held)
+                return
 
 
 def _sample(held: Any) -> list[Any]:
     values = list(held.values())[-4:] if isinstance(held, dict) else [held[-1], held[-2], held[len(held) // 2]]
-    return [item for value in values for item in (value if isinstance(value, list | tuple) else (value,))][:16]
+    return [item for value in values for item in _parts(value)][:16]
+
+
+def _parts(value: Any) -> Any:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,)
+
+
+def _own_bytes(entry: Any) -> int:
+    tensors = [item for item in _parts(entry) if isinstance(item, torch.Tensor)]
+    return sum(item.numel() * item.element_size() + OBJECT for item in tensors)
 
 
 def _holds_tensors(held: Any) -> bool:

@@ -56,6 +56,18 @@ def shape(node: Any) -> tuple[int, ...] | None:
         return None
 
 
+def saved(node: Any, name: str) -> torch.Tensor | None:
+    """A tensor that a node kept, unless somebody hooked it: to unpack it would run the hook."""
+    try:
+        raw = getattr(node, f"_raw_saved_{name}", None)
+        if raw is None or getattr(raw, "unpack_hook", None) is not None:
+            return None
+        held = raw.data
+    except (AttributeError, RuntimeError):
+        return None
+    return held if isinstance(held, torch.Tensor) and held.layout == torch.strided and not held.is_meta else None
+
+
 def origin(tensor: torch.Tensor, through: Collection[str] = MOVES | PICKS) -> Any:
     """The operation that computed these values, past those that only moved them; None for a leaf."""
     return walk(tensor.grad_fn, through) if tensor.grad_fn is not None else None

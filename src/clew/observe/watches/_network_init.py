@@ -22,6 +22,8 @@ PRODUCTS = {"Mm": (0, 1), "Addmm": (1, 2)}
 """Where the two factors stand among the operands."""
 ROWS, VALUES = 256, 200_000
 DRAWN_VALUES, LEAST_DRAWN, DRAWN_SIGMAS = 50_000, 100, 3.0
+ROWS_OF_A_TABLE, SIDES = 8192, 1024
+EDGE = 1.1  # of the largest singular value of a random matrix
 
 
 class Matrix(NamedTuple):
@@ -163,3 +165,15 @@ def as_drawn(weight: torch.Tensor) -> bool:
     tails = float((values**4).mean()) / std**4
     even = abs(tails - 1.8) < 0.15 and float(values.abs().max()) < 1.78 * std
     return even or abs(tails - 3.0) < DRAWN_SIGMAS * math.sqrt(24 / count)
+
+
+def without_structure(weight: torch.Tensor) -> bool:
+    """Whether no direction of a matrix is stronger than in one of independent values: training, and most of all
+    co-occurrence, leaves a few strong ones."""
+    values = weight.detach().reshape(weight.shape[0], -1)[:ROWS_OF_A_TABLE].double()
+    rows, columns = values.shape
+    if min(rows, columns) > SIDES or min(rows, columns) < 2:
+        return False
+    product = values.T @ values if columns <= rows else values @ values.T
+    largest = math.sqrt(max(0.0, float(torch.linalg.eigvalsh(product)[-1])))
+    return largest < EDGE * float(values.std()) * (math.sqrt(rows) + math.sqrt(columns))

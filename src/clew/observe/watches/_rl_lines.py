@@ -1,16 +1,51 @@
-"""Where a reward comes from in the user's code: the environment that makes it up, and lines that take a mean off it."""
+"""Lines of the user's code that a finding about an agent points to.
+
+A watch sees where values meet: at a loss, at a step of the environment. What went wrong there was mostly computed
+elsewhere: a reward in the environment, a target in a loop over a rollout. Such lines are looked up in the source of the
+modules that were loaded, by the names that they set and use; those with most of the names come first.
+"""
 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
+import os
+import re
+import sys
 import textwrap
 from types import FunctionType
+from typing import NamedTuple
 
 from clew.observe.places import is_users, shown
 from clew.records.place import Place
 
 MOST = 3
+FILES = 64
+
+
+class Names(NamedTuple):
+    """What a line sets (or the function that it returns from is called), what it uses, and what it must come to."""
+
+    sets: str  # counts 2
+    uses: tuple[str, ...]  # each counts 1
+    least: int
+    puts: bool = False  # only lines that put something into a container
+
+
+LOOKED_FOR = {
+    "targets": Names(
+        r"^$",
+        ("gamma|discount", "gamma|discount", "gamma|discount", "next.*(val|q)|bootstrap|nonterm|not_?done", "rew"),
+        3,
+    ),
+    "advantages": Names(r"adv|gae", ("ret", "val", "gae|lam", "std|norm"), 2),
+    "policy loss": Names(r"(policy|actor|pg|pi)_?loss", ("ratio|log_?p", "adv", "critic|^q"), 3),
+    "entropy": Names(r"^$", ("^ent(ropy)?(_|$)", "ent(ropy)?_?(coef|weight|beta|bonus|scale)|alpha"), 1),
+    "target network": Names(r"^$", ("target|tgt", "tau|polyak|lerp_|copy_|load_state_dict|soft|sync"), 2),
+    "stored": Names(r"rew|obs|state|act", ("rew", "obs|state", "act"), 3, puts=True),
+}
+PUTS = ("append", "add", "push", "store", "put", "insert", "extend", "appendleft")
 
 
 def reward_lines(kind: type | None) -> list[Place]:
@@ -74,9 +109,125 @@ def centred_lines(place: Place | None) -> list[Place]:
 
 
 def called(node: ast.AST) -> list[str]:
-    """Every name in an expression."""
-    return [
+    """Every name in an expression, also those by which a table is asked, as in options["gamma"]."""
+    found = [
         each.id if isinstance(each, ast.Name) else each.attr
         for each in ast.walk(node)
         if isinstance(each, ast.Name | ast.Attribute)
     ]
+    keys = [
+        each.slice.value
+        for each in ast.walk(node)
+        if isinstance(each, ast.Subscript) and isinstance(each.slice, ast.Constant)
+    ]
+    return [*found, *(key for key in keys if isinstance(key, str))]
+
+
+def computing(what: str, *near: Place | None) -> list[Place]:
+    """The lines that compute this, those of the files of the given places first among equals."""
+    wanted = LOOKED_FOR[what]
+    own = [place.file for place in near if place is not None and place.file]
+    found: list[tuple[int, int, str, int]] = []
+    for order, file in enumerate(dict.fromkeys([*own, *users_files()])):
+        for line, count in _scored(file, what):
+            if count >= wanted.least:
+                found.append((-count, order, file, line))
+    return [Place(file, line, role="computed here") for _, _, file, line in sorted(found)[:MOST]]
+
+
+def users_files() -> list[str]:
+    files = [
+        str(vars(module).get("__file__") or "") for module in list(sys.modules.values()) if hasattr(module, "__dict__")
+    ]
+    return [shown(file) for file in files if file.endswith(".py") and is_users(file) and os.path.exists(file)][:FILES]
+
+
+@functools.lru_cache(maxsize=256)
+def _scored(file: str, what: str) -> list[tuple[int, int]]:
+    """Lines of a file with how many of the names they have."""
+    tree, wanted = tree_of(Place(file, 1)), LOOKED_FOR[what]
+    found: list[tuple[int, int]] = []
+    for node, within in _statements(tree) if tree is not None else []:
+        if wanted.puts and not _puts(node):
+            continue
+        set_here = [within] if isinstance(node, ast.Return) else _set_by(node)
+        named = called(node)
+        count = 2 * any(re.search(wanted.sets, name.lower()) for name in set_here)
+        count += sum(any(re.search(word, name.lower()) for name in named) for word in wanted.uses)
+        found.append((node.lineno, count))
+    return found
+
+
+def _statements(tree: ast.Module) -> list[tuple[ast.stmt, str]]:
+    """Statements that compute something, with the name of the function that they are in."""
+    found: list[tuple[ast.stmt, str]] = []
+    waiting: list[tuple[ast.AST, str]] = [(tree, "")]
+    while waiting:
+        node, within = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            within = node.name
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return | ast.Expr):
+            if any(isinstance(each, ast.BinOp | ast.UnaryOp | ast.Call) for each in ast.walk(node)) or _puts(node):
+                found.append((node, within))
+            continue
+        waiting += [(each, within) for each in ast.iter_child_nodes(node)]
+    return found
+
+
+def _set_by(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.Expr):  # what is put into a container
+        return called(node.value.func) if isinstance(node.value, ast.Call) else []
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return [name for target in targets if target is not None for name in called(target)]
+
+
+def _puts(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, ast.Subscript) for target in node.targets)
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in PUTS
+
+
+def observation_lines(kind: type | None) -> list[Place]:
+    """The lines in which an environment of the user's makes up what it gives back in the first place."""
+    step = None if kind is None else getattr(kind, "step", None)
+    if kind is None or not isinstance(step, FunctionType):
+        return []
+    found: list[Place] = []
+    for method in _makers(kind, inspect.unwrap(step)):
+        try:
+            lines, first = inspect.getsourcelines(method)
+            tree = ast.parse(textwrap.dedent("".join(lines)))
+        except (OSError, SyntaxError, TypeError):
+            continue
+        file = method.__code__.co_filename
+        held = [node for node in ast.walk(tree) if isinstance(node, ast.Return) and node.value is not None]
+        names = {each for node in held for each in called(node)}
+        numbers = {node.lineno for node in held}
+        numbers |= {node.lineno for node in ast.walk(tree) if isinstance(node, ast.Assign) and {*_set_by(node)} & names}
+        found += [Place(shown(file), first + line - 1, symbol=method.__qualname__) for line in sorted(numbers)]
+    return found[: 2 * MOST]
+
+
+def _makers(kind: type, step: FunctionType) -> list[FunctionType]:
+    """Methods that `step` calls for the first of what it returns."""
+    if not is_users(step.__code__.co_filename):
+        return []
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(step)))
+    except (OSError, SyntaxError, TypeError):
+        return []
+    first = [
+        node.value.elts[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) >= 3
+    ]
+    names = {name for part in first for name in called(part)}
+    values = [node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and {*_set_by(node)} & names]
+    names |= {name for value in values for name in called(value)}
+    held = [
+        inspect.unwrap(method)
+        for name in sorted(names)
+        if isinstance(method := getattr(kind, name, None), FunctionType)
+    ]
+    return [method for method in held if isinstance(method, FunctionType) and is_users(method.__code__.co_filename)]

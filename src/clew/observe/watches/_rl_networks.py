@@ -6,15 +6,21 @@ import linecache
 import weakref
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from clew.observe.watches._named import names
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from clew.observe.recorder import Recorder
     from clew.observe.watch import Forward
     from clew.records.place import Place
 
+    Floats = NDArray[np.float64]
+
+FAR = 0.05
 READ = 16
 NAMES = 60
 TARGETS = ("target", "tgt")
@@ -28,7 +34,9 @@ class Network:
         self.place = place
         self.shapes = tuple((name, tuple(held.shape)) for name, held in module.named_parameters())
         self.first_step = self.last_step = step
-        self.print = fingerprint(module)
+        self.first = sample(module)
+        self.print = hash(self.first.tobytes())
+        self.followed: float | None = None  # how much of the way of the trained network of its form it has gone
         self.changes = 0
         self.looks = 0
         self.equal = 0  # looks at which it equalled the trained network of its form
@@ -71,6 +79,7 @@ class Networks:
         if not held.trained:
             twin = self.twin(event.model)
             held.equal += twin is not None and fingerprint(twin) == now
+            held.followed = None if twin is None else followed(held.first, sample(event.module), sample(twin))
 
     def in_training(self, module: torch.nn.Module) -> bool:
         """Whether an optimiser holds some of its parameters."""
@@ -141,11 +150,27 @@ def version(module: torch.nn.Module) -> int:
 
 
 def fingerprint(module: torch.nn.Module) -> int:
-    """A number that changes when the parameters do: a few values of each."""
+    """A number that changes when the parameters do."""
+    return hash(sample(module).tobytes())
+
+
+def sample(module: torch.nn.Module) -> Floats:
+    """A few values of each parameter."""
     parts = []
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.numel() and parameter.layout == torch.strided and not parameter.is_meta:
                 flat = parameter.detach().reshape(-1)
                 parts.append(flat[:: -(-flat.numel() // READ)][:READ].to("cpu", torch.float64))
-    return hash(torch.cat(parts).numpy().tobytes()) if parts else 0
+    return torch.cat(parts).numpy() if parts else np.zeros(0)
+
+
+def followed(first: Floats, now: Floats, leader: Floats) -> float | None:
+    """The share of the leader's way from where this one began; None where the leader has hardly moved."""
+    if not len(first) == len(now) == len(leader):
+        return None
+    way = leader - first
+    length = float(way @ way)
+    if not length > FAR**2 * float(first @ first):
+        return None
+    return float((now - first) @ way) / length

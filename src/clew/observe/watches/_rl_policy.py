@@ -177,9 +177,10 @@ class Policy:
             self.moved.append(float(np.mean([math.expm1(min(ratio, 50.0)) - ratio for ratio in ratios])))
 
     def _ratios(self, result: torch.Tensor, keys: list[int]) -> Floats | None:
-        if len(keys) != result.numel() or not all(mark in self.acted for mark in keys):
+        """Not a number for actions that were not seen when they were taken."""
+        if len(keys) != result.numel():
             return None
-        before = np.array([self.acted[mark][1] for mark in keys])
+        before = np.array([self.acted[mark][1] if mark in self.acted else np.nan for mark in keys])
         return np.asarray(np.exp(np.clip(np.array(_values(result)) - before, -20.0, 20.0)))
 
     def _note_actions(self, result: torch.Tensor, keys: list[int], actions: Any, place: Place | None) -> None:
@@ -229,8 +230,9 @@ class Policy:
             parts = parts[::-1] if len(parts) > 1 else parts  # backward meets the last call first
             keys = [mark for marks, _, _ in parts for mark in marks]
             weights = np.concatenate([values for _, values, _ in parts]) * (1.0 if climbs else -1.0)
+            ratios = parts[0][2] if len(parts) == 1 else None
             if len(keys) == len(weights):
-                self.favoured.append(Favoured(event.step, keys, weights, place, parts[0][2] if len(parts) == 1 else None))
+                self.favoured.append(Favoured(event.step, keys, weights, place, ratios))
 
     def after_step(self) -> None:
         self.waiting.clear()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from clew.observe.watches._loss_graph import Key, bare, inputs, key
+from clew.observe.watches._loss_graph import Key, bare, inputs, key, saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,18 +132,6 @@ def _difference(node: Any) -> tuple[Any, Any] | None:
     if bare(node) != "Sub" or len(node.next_functions) != 2:
         return None
     return node.next_functions[0][0], node.next_functions[1][0]
-
-
-def saved(node: Any, name: str) -> torch.Tensor | None:
-    """A tensor that a node kept, unless somebody hooked it: to unpack it would run the hook."""
-    try:
-        raw = getattr(node, f"_raw_saved_{name}", None)
-        if raw is None or getattr(raw, "unpack_hook", None) is not None:
-            return None
-        held = raw.data
-    except (AttributeError, RuntimeError):
-        return None
-    return held if isinstance(held, torch.Tensor) and held.layout == torch.strided and not held.is_meta else None
 
 
 def reaches(node: Any, known: dict[Key, Any], most: int = 256) -> bool:

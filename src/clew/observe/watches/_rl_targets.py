@@ -1,9 +1,10 @@
 """How value targets are put together from rewards and later values, found by fitting exactly.
 
 Three recursions are tried on the steps after which an episode went on: the reward plus a multiple of the next value
-(one-step targets; the value may be the lower of two, or that of the action which another network prefers), plus a multiple of the next target (returns), plus a multiple of each (lambda returns). One counts
-only when it holds to rounding on nearly all steps. Steps that ended an episode are then held against it: they must
-lack all but the reward. A fit that is not exact says nothing.
+(one-step targets; the value may be the lower of two, or that of the action which another network prefers), plus a
+multiple of the next target (returns), plus a multiple of each (lambda returns). One counts only when it holds to
+rounding on nearly all steps. Steps that ended an episode are then held against it: they must lack all but the reward. A
+fit that is not exact says nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def parts(rows: list[Row]) -> list[Part]:
 
 
 def pairs(every: list[Part]) -> Iterator[Part]:
-    """Values of two networks together: the lower of two critics, or one's value of the action that the other prefers."""
+    """Values of two networks together: the lower of two, or one's value of the action that the other prefers."""
     steady = [part for part in every if not part.later and part.source is not None and not part.source[0]]
     for first, second in islice(permutations(steady, 2), PAIRS):
         if not first.pick and not second.pick and str(first.source) < str(second.source):

@@ -20,6 +20,7 @@ import torch
 from clew.observe.envs import experience_of
 from clew.observe.hooks import tensors_in
 from clew.observe.watch import Answer, Forward, OptimizerEvent, Saw, Watch
+from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._training_values import held_by
 from clew.records.clue import Unclear
 
@@ -90,7 +91,8 @@ class ActorPull(Watch):
             down = sum(held.push > CLEAR for held in seen)
             if down >= CLEAR * len(seen) and not _cost(seen[-1].place):
                 says = "the actor's loss falls as the value of its actions falls: it learns the worst action"
-                return Saw("down", turns=len(seen)).at(seen[-1].place).saying(says)
+                places = (*computing("policy loss", seen[-1].place), seen[-1].place)
+                return Saw("down", turns=len(seen)).at(*places).saying(says)
         return Saw("up", turns=sum(map(len, known.values())))
 
 

@@ -11,6 +11,7 @@ Silent when: a single learned factor, such as a temperature, multiplies the log-
 from __future__ import annotations
 
 from clew.observe.watch import Answer
+from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
 
@@ -24,5 +25,7 @@ class AdvantageDetached(Studied):
         if why or not policy.products:
             return Unclear(why or "no log-probability of torch.distributions was seen weighted in a loss")
         if policy.leaks:
-            return Saw("carries_gradient", updates=len(policy.leaks)).at(policy.leaks[0])
+            return Saw("carries_gradient", updates=len(policy.leaks)).at(
+                *computing("advantages", policy.leaks[0]), policy.leaks[0]
+            )
         return Saw("detached", updates=policy.products)

@@ -1,12 +1,14 @@
 """Does training see the same batch again and again?
 
 Compares the batches of a loader one after another. Where batches are picked by hand from a larger tensor, it compares
-the rows that reach the model with that tensor.
+the rows that reach the model with that tensor. A part of a batch that stays from call to call, while the rest is new
+each time, is seen by the rows of the calls.
 
 Why it matters: the model learns one batch by heart however large the data set is.
 Cannot tell: an overfitting check on one batch, which looks the same on purpose; loops without a loader whose batch is
 no part of a tensor, since it may be all the data there is.
-Silent when: one batch holds the whole data set, batches recur once per epoch, or the other rows are evaluated.
+Silent when: one batch holds the whole data set, batches recur once per epoch, or the other rows are evaluated; rows of
+up to three numbers, which may be fixed points of a domain.
 """
 
 from __future__ import annotations
@@ -91,6 +93,9 @@ class BatchRepeats(FedWatch):
                 return self._same(loader, self.recorder.step, "one batch was fetched and used", loader.place)
             if len(trained) == 1 and self._trained_on_each_again(loader):
                 return self._again(loader)
+        part = self._part()
+        if part is not None:
+            return part
         if all(self.runs.get(loader.number, Run()).pairs == 0 and not _whole(loader) for loader in trained):
             return Unclear("too few batches were seen one after another")
         return Saw("varied", batches=sum(loader.batches for loader in trained))
@@ -98,6 +103,9 @@ class BatchRepeats(FedWatch):
     def _picked(self) -> Answer:
         found = self.by_hand.repeats()
         if found is None:
+            part = self._part()
+            if part is not None:
+                return part
             return Unclear("no batch of a loader was seen to be trained on")
         says = (
             f"all training calls that were looked at were made on the same {found.rows} examples, picked from a tensor "
@@ -108,6 +116,18 @@ class BatchRepeats(FedWatch):
             .at(found.place)
             .saying(says)
         )
+
+    def _part(self) -> Saw | None:
+        """Some rows in call after call, beside others that come once: a memory that hardly moves on."""
+        found = next((held for course in self.feed.courses.values() if (held := course.standing())), None)
+        if found is None:
+            return None
+        says = (
+            f"{found.rows} examples, {found.share:.0%} of a batch, stay the same from one training call to others many "
+            "steps later; the rest of the batch is new each time"
+        )
+        measured = {"rows": found.rows, "share": found.share, "new_share": found.new, "calls": found.calls}
+        return Saw("part_same", **measured).at(found.place).saying(says)
 
     def _trained_on_one(self, loader: Loader) -> bool:
         """The loader gave one batch, and every training call since had those rows as its input."""

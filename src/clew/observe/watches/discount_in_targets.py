@@ -11,10 +11,16 @@ Silent when: targets cannot be taken apart; episodes are a single step; nothing 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from clew.observe.watch import Answer
 from clew.observe.watches import _rl_recursion as recursion
+from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
+
+if TYPE_CHECKING:
+    from clew.records.place import Place
 
 
 class DiscountInTargets(Studied):
@@ -26,13 +32,18 @@ class DiscountInTargets(Studied):
             return Unclear(why)
         found = recursion.backwards(self.study)
         if found is not None:
-            saw = Saw("backwards", discount=found.discount, steps=found.rows).at(found.place)
+            saw = Saw("backwards", discount=found.discount, steps=found.rows).at(*self._lines(found.place))
             return saw.saying("the target of a step is its reward plus the discounted target of the step before")
         found = recursion.nothing_later(self.study)
         if found is not None:
-            return Saw("nothing_later", steps=found.rows).at(found.place)
+            return Saw("nothing_later", steps=found.rows).at(*self._lines(found.place))
         found = recursion.discount(self.study)
         if found is None:
             return Unclear("the targets of the value loss could not be taken apart into rewards and later values")
         outcome = "above_one" if found.discount > recursion.ONE else "usual"
-        return Saw(outcome, discount=found.discount, steps=found.rows).at(found.place)
+        places = [found.place] if outcome == "usual" else self._lines(found.place)
+        return Saw(outcome, discount=found.discount, steps=found.rows).at(*places)
+
+    @staticmethod
+    def _lines(place: Place | None) -> list[Place | None]:
+        return [*computing("targets", place), place]

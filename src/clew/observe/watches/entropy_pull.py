@@ -15,6 +15,7 @@ from __future__ import annotations
 import statistics
 
 from clew.observe.watch import Answer
+from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
 
@@ -47,9 +48,9 @@ class EntropyPull(Studied):
         if share > STRONG and left > FLAT:
             if not self._paid():
                 return Unclear("the bonus outweighs the advantages, and hardly anything has been paid so far")
-            return Saw("overrides", **figures).at(place)
+            return Saw("overrides", **figures).at(*computing("entropy", place), place)
         if share < -STRONG / 2 or (share < AGAINST and left < DECIDED):
-            return Saw("punishes", **figures).at(place)
+            return Saw("punishes", **figures).at(*computing("entropy", place), place)
         return Saw("usual", **figures).at(place)
 
     def _paid(self) -> bool:

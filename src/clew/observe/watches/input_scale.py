@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from clew.observe.envs import experience_of
 from clew.observe.hooks import tensors_in
 from clew.observe.watch import Answer, Forward, ModuleCall, Watch
 from clew.observe.watches._data_values import float_tensors, table
+from clew.observe.watches._rl_lines import observation_lines
 from clew.records.clue import Reading, Unclear
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ NORMS = (
     *([torch.nn.RMSNorm] if hasattr(torch.nn, "RMSNorm") else []),
 )
 COLUMNS = 512
+LARGE = 10.0
 
 
 class Scale:
@@ -108,7 +111,13 @@ class InputScale(Watch):
             return Unclear("no float input was seen entering a model in training")
         worst = max(scales, key=lambda scale: abs(np.log10(max(scale.rms, 1e-30))))
         reading = Reading(rms=worst.rms, values=worst.count, **_columns(worst))
-        return reading if worst.place is None else reading.at(worst.place)
+        places = (worst.place, *self._made_by_an_environment(worst))
+        return reading.at(*(place for place in places if place is not None))
+
+    def _made_by_an_environment(self, worst: Scale) -> list[Place]:
+        """The lines in which an environment of the script's makes up observations as large."""
+        course = experience_of(self.recorder).episodes.main(self.recorder.step) if worst.rms > LARGE else None
+        return observation_lines(None if course is None else course.kind)
 
 
 def _columns(scale: Scale) -> dict[str, Any]:

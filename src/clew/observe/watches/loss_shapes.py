@@ -1,11 +1,12 @@
 """Do prediction and target have the same shape where the loss subtracts or multiplies them?
 
 Shapes are compared at every call of an element-wise loss function. Where the loss is a mean or sum over a difference
-written by hand, the graph shows the shape of the prediction and of the difference.
+written by hand, the graph shows the shape of the prediction and of the difference; likewise where each prediction, such
+as the log-probability of an action, is multiplied by a weight of its own.
 
 Why it matters: (B, 1) against (B,) becomes a (B, B) table of every prediction against every target, whose optimum is
 the mean of all targets for every input. A target that was made so is seen by its square shape.
-Cannot tell: equal shapes with axes in the wrong order; other formulas written by hand than a difference.
+Cannot tell: equal shapes with axes in the wrong order; other formulas written by hand.
 Silent when: one side simply expands to the other's shape (a scalar target, a per-channel target), or axes of length 1
 were put in on purpose to compare all pairs.
 """
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clew.observe.watch import Answer, Backward, LossCall, Saw, Watch, when_sampled
-from clew.observe.watches._loss_graph import MOVES, PICKS, Made, bare, inputs, residual, shape, terms
+from clew.observe.watches._loss_graph import MOVES, PICKS, Key, Made, bare, inputs, key, residual, saved, shape, terms
 from clew.observe.watches._loss_values import reduction
+from clew.observe.watches._rl_lines import computing
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ ELEMENTWISE = frozenset(
     "hinge_embedding_loss".split()
 )
 
+TABLE = 64
+
 
 class LossShapes(Watch):
     test = "loss_shapes"
@@ -38,6 +42,7 @@ class LossShapes(Watch):
         self.looked = 0
         self.calls = Made(32)
         self.found: tuple[str, str, str, Place | None] | None = None
+        self.weight = False  # what it met was a weight, such as an advantage
 
     def loss(self, event: LossCall) -> None:
         if self.found is not None or not isinstance(event.input, torch.Tensor):
@@ -68,6 +73,8 @@ class LossShapes(Watch):
             if difference is not None:
                 self.looked += 1
                 self._by_hand(difference, event)
+            elif term.known is None:
+                self._weighed(term.node, event)
 
     def _by_hand(self, difference: Any, event: Backward) -> None:
         operands = [fed for fed, _ in difference.next_functions]
@@ -84,11 +91,38 @@ class LossShapes(Watch):
         elif given == (length,):
             self.found = (str(given), f"({length}, 1)", str(together), event.place)
 
+    def _weighed(self, reduced: Any, event: Backward) -> None:
+        """A mean or sum over a square table that one value for each example and one constant weight for each make: the
+        mean of such a table is a product of two means."""
+        fed = inputs(reduced)
+        size = shape(fed[0]) if bare(reduced) in ("Mean", "Sum") and len(fed) == 1 else None
+        if size is None or len(size) != 2 or size[0] != size[1] or size[0] < 2 or shape(reduced) != ():
+            return
+        waiting: list[Any] = [fed[0]]
+        seen: set[Key] = set()
+        while waiting and len(seen) < TABLE:
+            node = waiting.pop()
+            if key(node) in seen or shape(node) != size:
+                continue
+            seen.add(key(node))
+            made = inputs(node)
+            if bare(node) == "Mul" and len(made) == 1 and not _given_axes(made[0]):
+                weight = saved(node, "other") if node.next_functions[0][0] is not None else saved(node, "self")
+                given, wanted = shape(made[0]), None if weight is None else tuple(weight.shape)
+                if (given, wanted) in (((size[0], 1), (size[0],)), ((size[0],), (size[0], 1))):
+                    self.found = (str(given), str(wanted), str(size), event.place)
+                    self.weight = True
+                    return
+            waiting += made
+
     def read(self) -> Answer:
         if self.found is not None:
             given, wanted, together, place = self.found
-            text = f"A prediction of shape {given} meets a target of shape {wanted}; together they become {together}."
-            return Saw("broadcast", prediction=given, target=wanted, together=together).at(place).saying(text)
+            what = "weight" if self.weight else "target"
+            text = f"A prediction of shape {given} meets a {what} of shape {wanted}; together they become {together}."
+            lines = computing("policy loss", place) if self.weight else []
+            saw = Saw("broadcast", prediction=given, target=wanted, together=together)
+            return saw.at(*lines, place).saying(text)
         if not self.looked:
             return Unclear("no call of a loss function and no difference written by hand was seen")
         return Saw("match", calls=self.looked)

@@ -1,6 +1,8 @@
 """Does memory in use grow from step to step?
 
-Reads the resident memory of the process after steps, and the memory in use on the device when there is one.
+Reads the resident memory of the process after steps, and the memory in use on the device when there is one. Once it has
+grown, the script's own lists of tensors are looked at: one that gets longer all the time and holds most of what was
+added is what keeps it.
 
 Why it matters: what is kept on every step ends in a killed run, and is often a graph that should have been let go.
 Cannot tell: what is kept: graphs, a replay buffer that fills as designed, logged tensors.
@@ -15,6 +17,7 @@ from typing import Any
 
 import torch
 
+from clew.observe.envs import experience_of
 from clew.observe.watch import Answer, OptimizerEvent, Saw, Watch
 from clew.observe.watches._holders import Holders
 from clew.observe.watches._network_trend import Bins
@@ -32,6 +35,9 @@ ONE_JUMP = 0.5
 LOOK_EVERY = 64
 """Steps between two looks at what holds tensors, once memory has grown."""
 GROWS, RUNS_AWAY, BYTES = 1.1, 1.8, 2e8
+LOOK_FROM = 1.05
+KEPT, MOST, OFTEN = 5e7, 0.5, 0.25
+"""What a list of the script's must hold: so many bytes, so much of what was added, one entry in so many steps."""
 ENVIRONMENTS = ("gymnasium", "gym")
 """Where agents learn, a replay buffer fills for a long time by design."""
 
@@ -46,6 +52,7 @@ class MemoryTrend(Watch):
         self.device = Bins()
         self.holders = Holders()
         self.lowest = float("inf")
+        self.added = float("inf")  # since the lowest level, when what holds it was found
 
     def after_step(self, event: OptimizerEvent) -> None:
         self.steps += 1
@@ -57,8 +64,11 @@ class MemoryTrend(Watch):
             if event.sampled:
                 self.recorder.record("memory_resident", resident)
             self.lowest = min(self.lowest, resident)
-            if self.steps % LOOK_EVERY == 0 and resident > GROWS * self.lowest:
+            if self.steps % LOOK_EVERY == 0 and resident > LOOK_FROM * self.lowest:
+                found = self.holders.place is not None
                 self.holders.look()
+                if not found:
+                    self.added = resident - self.lowest
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it without types
             used = float(torch.cuda.memory_allocated())
             self.device.add(used)
@@ -73,11 +83,17 @@ class MemoryTrend(Watch):
         kind = max(found, key=lambda name: found[name])
         early, _, late = kinds[kind].tenths()
         ratio = found[kind]
-        agent = any(name in sys.modules for name in ENVIRONMENTS)
+        agent = any(name in sys.modules for name in ENVIRONMENTS) or experience_of(self.recorder).steps > 0
         far = ratio >= RUNS_AWAY and (ratio - 1) * early >= BYTES and not agent
-        outcome = "runs_away" if far else "grows" if ratio >= GROWS else "flat"
+        kept = ratio >= GROWS and (ratio - 1) * early >= KEPT and not agent and self._kept()
+        outcome = "runs_away" if far else "kept" if kept else "grows" if ratio >= GROWS else "flat"
         saw = Saw(outcome, late_over_early=ratio, memory=kind, early_mb=early / 1e6, late_mb=late / 1e6)
         return saw.at(self.holders.place) if outcome != "flat" else saw
+
+    def _kept(self) -> bool:
+        """Whether one list of the script's holds most of what was added, and gets an entry every few steps."""
+        held = self.holders
+        return held.bytes >= MOST * self.added and held.gain >= OFTEN * LOOK_EVERY
 
 
 def growth(bins: Bins) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from clew.observe.watch import Answer
+from clew.observe.watches._rl_lines import observation_lines
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
 
@@ -34,5 +35,7 @@ class ObservationScale(Studied):
         figures = {"components": len(mean), "largest_std": float(std.max()), "largest_mean": float(np.abs(mean).max())}
         if wild.any():
             names = ", ".join(str(number) for number in np.flatnonzero(wild)[:8])
-            return Saw("raw", wild_components=names, **figures).at(held.place)
+            course = self.study.experience.episodes.main(self.recorder.step)
+            lines = observation_lines(None if course is None else course.kind)
+            return Saw("raw", wild_components=names, **figures).at(held.place, *lines)
         return Saw("normalised", **figures).at(held.place)

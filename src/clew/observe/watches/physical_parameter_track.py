@@ -3,8 +3,11 @@
 Follows single numbers that an optimiser holds beside a network whose derivatives enter the loss.
 
 Why it matters: at zero the term that the number multiplies is switched off, and the equation becomes easy.
+A number that never moved although its gradient was asked for at every step sits behind a bound too: what cuts it off
+passes no gradient on. One that is kept positive by a softplus or a sigmoid is all but zero, or at its bound, where that
+function is flat.
 Cannot tell: a true value near zero or near the bound.
-Silent when: the number never moved, or lies in the interior at the end.
+Silent when: the number takes no part in the loss or its rate is zero, or lies in the interior at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from clew.observe.watch import Answer, OptimizerEvent
+from clew.observe.watch import Answer, Backward, OptimizerEvent, when_sampled
+from clew.observe.watches._loss_graph import bare, inputs
 from clew.observe.watches._physics_terms import Solved
 from clew.records.clue import Saw, Unclear
 
@@ -21,6 +25,8 @@ STEPS = 100
 NEAR = 0.01
 JITTER = 0.05
 GONE = 1e-3  # of the highest learning rate
+FLAT = 10.0  # where softplus and sigmoid are within 5e-5 of their limits
+WALKS, WALKED = 3, 8192
 
 
 class Track:
@@ -29,6 +35,9 @@ class Track:
     def __init__(self) -> None:
         self.values: list[tuple[int, float]] = []
         self.every = 1
+        self.pulled = False  # whether a gradient was ever other than zero
+        self.asked = 0  # gradients that were there
+        self.behind = ""  # the function that it goes through
 
     def add(self, step: int, value: float) -> None:
         if step % self.every == 0:
@@ -36,6 +45,16 @@ class Track:
             if len(self.values) > KEPT:
                 self.values = self.values[::2]
                 self.every *= 2
+
+    def cut_off(self) -> bool:
+        """One and the same value all along, and gradients that are there and zero."""
+        return self.asked >= STEPS and not self.pulled and len({value for _, value in self.values}) == 1
+
+    def flat(self) -> bool:
+        """Deep in the flat part of the function that it goes through, from the start to the end."""
+        values = [value for _, value in self.values]
+        low, high = bool(self.behind) and max(values) < -FLAT, self.behind == "Sigmoid" and min(values) > FLAT
+        return low or high
 
     def stuck(self, stopped: bool) -> bool:
         """At zero, but for a jitter about it, or, while others move, at one and the same value, for the last half."""
@@ -56,6 +75,15 @@ class PhysicalParameterTrack(Solved):
         super().__init__(recorder)
         self.tracks: dict[tuple[int, int], Track] = {}
         self.rates = Track()
+        self.behind: dict[int, str] = {}
+        self.walks = 0
+
+    @when_sampled
+    def before_backward(self, event: Backward) -> None:
+        super().before_backward(event)
+        if self.equations.updates and self.walks < WALKS and event.loss.grad_fn is not None:
+            self.walks += 1
+            self.behind |= flattened(event.loss.grad_fn)
 
     def before_step(self, event: OptimizerEvent) -> None:
         """At every step: reading a number that lies in main memory waits for nothing."""
@@ -67,7 +95,12 @@ class PhysicalParameterTrack(Solved):
             for parameter in group["params"]:
                 number += 1
                 if parameter.numel() == 1 and parameter.dim() == 0 and parameter.device.type == "cpu":
-                    self.tracks.setdefault((event.number, number), Track()).add(event.step, parameter.item())
+                    track = self.tracks.setdefault((event.number, number), Track())
+                    track.add(event.step, parameter.item())
+                    track.behind = self.behind.get(id(parameter), track.behind)
+                    if parameter.grad is not None and group["lr"] > 0:
+                        track.asked += 1
+                        track.pulled = track.pulled or parameter.grad.item() != 0.0
 
     def read(self) -> Answer:
         why = self.unseen()
@@ -82,9 +115,28 @@ class PhysicalParameterTrack(Solved):
         late = [rate for step, rate in rates if step >= rates[-1][0] / 2]
         stopped = max(late) <= GONE * max(rate for _, rate in rates)
         for track in held:
-            if track.stuck(stopped):
+            if track.cut_off() or track.flat() or track.stuck(stopped):
                 saw = Saw("at_zero_or_bound", start=track.values[0][1], end=track.values[-1][1])
                 return saw.at(self.equations.place)
         if stopped:
             return Unclear("the learning rate is next to nothing for half of the run")
         return Saw("moves", start=held[0].values[0][1], end=held[0].values[-1][1])
+
+
+def flattened(root: Any) -> dict[int, str]:
+    """Single numbers that enter a loss through a function with a flat part, by id."""
+    found: dict[int, str] = {}
+    waiting, seen = [root], {root}
+    while waiting and len(seen) < WALKED:
+        node = waiting.pop()
+        fed = inputs(node)
+        kind = bare(node)
+        if kind in ("Softplus", "Sigmoid") and fed:
+            number = getattr(fed[0], "variable", None)
+            if number is not None and number.dim() == 0:
+                found[id(number)] = kind
+        for held in fed:
+            if held not in seen:
+                seen.add(held)
+                waiting.append(held)
+    return found

@@ -14,6 +14,7 @@ import numpy as np
 
 from clew.observe.watch import Answer
 from clew.observe.watches._rl_direction import agreements
+from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
 
@@ -36,7 +37,7 @@ class PolicyDirection(Studied):
         middle = float(np.median(values))
         figures = {"correlation": middle, "batches": len(values)}
         if middle < -CLEAR and max(values) < 0:
-            return Saw("against", **figures).at(place)
+            return Saw("against", **figures).at(*computing("policy loss", place), place)
         if middle > 0:
             return Saw("along", **figures).at(place)
         return Unclear("what the updates favour is not clearly related to what the values say")

@@ -1,6 +1,7 @@
 """Are the parameters identical on all ranks?
 
 Why it matters: replicas that have parted average gradients that belong to no single set of weights.
+A script that hands its gradients to an all_reduce of all ranks wants replicas, and that call is followed for this.
 Cannot tell: anything from one rank alone; replicas averaged now and then from parts of one model that lie on different
 ranks, where the ranks exchange tensors in ways of the script's own.
 Silent when: there is one process, parameters are sharded, or their names and shapes differ between ranks.
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.ranks import GRADIENT, PARAMETER, PLACE, REPLICATED, TALK
+from clew.observe.ranks import EXCHANGED, GRADIENT, PARAMETER, PLACE, REPLICATED, TALK
 from clew.observe.watch import Answer, OptimizerEvent, Watch, when_sampled
+from clew.observe.watches._training_exchange import Exchanges
 from clew.observe.watches._training_values import held_by, real
 from clew.records.clue import Unclear
 
@@ -38,6 +40,7 @@ class RankParameters(Watch):
         super().__init__(recorder)
         self.recorded = 0
         self.placed: set[str] = set()
+        self.exchanges = Exchanges(recorder)
 
     def _followed(self, event: OptimizerEvent) -> list[tuple[str, torch.Tensor]]:
         """Parameters with the number of their optimiser, name and shape. A wrapper's prefix is left out: a rank that
@@ -50,6 +53,11 @@ class RankParameters(Watch):
             (f"{event.number} {WRAPPED.sub('', names[id(held)])} {'x'.join(map(str, held.shape)) or '1'}", held)
             for held in parameters[:: -(-len(parameters) // MOST) or 1]
         ]
+
+    def optimizer_made(self, event: OptimizerEvent) -> None:
+        del event
+        if _world() > 1:
+            self.exchanges.attach()
 
     @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
@@ -67,6 +75,8 @@ class RankParameters(Watch):
             self.recorded += 1
         record(REPLICATED, float(all(id(parameter) in replicated for parameter in parameters)), of=str(event.number))
         record(TALK, _talk())
+        for place in self.exchanges.places.get(event.number, []):
+            record(EXCHANGED, 1.0, of=f"{event.number} {place.file}:{place.line}")
         if event.place is not None and event.place.file and str(event.place) not in self.placed:
             self.placed.add(str(event.place))
             record(PLACE, 1.0, of=f"{event.number} {event.place.file}:{event.place.line}")

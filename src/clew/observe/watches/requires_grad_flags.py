@@ -5,7 +5,8 @@ Layers that are frozen as the constructor drew them stay random for ever: torch 
 layers evenly between two bounds, and trained ones have tails.
 Cannot tell: whether the freezing is meant. Fine-tuning and adapters freeze on purpose.
 Silent when: the frozen parameters are in no optimiser (feature extractors, targets, averaged copies) and something
-else is left to train, unless most of the model is frozen as it was drawn.
+else is left to train, unless most of the model, or a table of embeddings, is frozen as it was drawn. Random
+projections by their names.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clew.observe.watch import Answer, OptimizerEvent, Raised, Saw, Watch, when_sampled
-from clew.observe.watches._network_init import as_drawn
+from clew.observe.watches._network_init import as_drawn, without_structure
 from clew.observe.watches._training_values import held_by
 from clew.observe.watches.grad_mode_in_training import NO_GRAPH
 from clew.records.clue import Unclear
@@ -26,6 +27,21 @@ if TYPE_CHECKING:
 
 MOST_OF_IT = 0.5
 LEAST_TENSORS = 2
+LEAST_VALUES = 256
+LEARNED = ("Conv", "LSTM", "GRU", "RNN", "Linear")
+ON_PURPOSE = (
+    "rand",
+    "fourier",
+    "proj",
+    "feature",
+    "target",
+    "teacher",
+    "momentum",
+    "ema",
+    "reservoir",
+    "prior",
+    "hash",
+)
 
 
 class Flags:
@@ -62,9 +78,10 @@ class RequiresGradFlags(Watch):
         names = self.recorder.parameter_names() if off else {}
         shown = [names.get(id(parameter), "") for parameter in off]
         self.flags[event.number] = Flags(shown, len(held) - len(off), self.made.get(event.number))
-        self._look_for_drawn({id(parameter) for parameter in held if parameter.requires_grad})
+        on = {id(parameter) for parameter in held if parameter.requires_grad}
+        self._look_for_drawn(on, {id(parameter) for parameter in off})
 
-    def _look_for_drawn(self, trained: set[int]) -> None:
+    def _look_for_drawn(self, trained: set[int], given: set[int]) -> None:
         """Once early and once late are enough: drawn weights that are frozen do not change."""
         self.looks += 1
         if self.looks not in (3, 12):
@@ -74,6 +91,10 @@ class RequiresGradFlags(Watch):
             named = {name: p for name, p in model.named_parameters() if p.dim() > 1}
             ends = {_end(name, p) for name, p in named.items() if id(p) in trained}
             off = {name: p for name, p in named.items() if not p.requires_grad and _end(name, p) not in ends}
+            layers = [name for name in _layers(model, given) if ends and name in off and _drawn_layer(off[name])]
+            if layers:
+                self.drawn = (layers, len(off), len(named))
+                return
             if not ends or len(off) < LEAST_TENSORS:
                 continue
             if sum(p.numel() for p in off.values()) < MOST_OF_IT * sum(p.numel() for p in named.values()):
@@ -108,6 +129,23 @@ class RequiresGradFlags(Watch):
             named = Place(parameter=worst.off[0]) if worst.off[0] else None
             return Saw("frozen", frozen=worst.frozen, trainable=worst.trainable).at(worst.place, named)
         return Saw("trainable", trainable=sum(held.trainable for held in self.flags.values()))
+
+
+def _layers(model: torch.nn.Module, given: set[int]) -> list[str]:
+    """Layers that mean nothing until they are learned, by the name of their weights: embeddings, and others where the
+    optimiser was given what it cannot train. Projections may be random on purpose; names often say so."""
+    found = []
+    for name, held in model.named_modules():
+        kind = type(held).__name__
+        learned = kind.startswith(LEARNED) and not any(word in name.lower() for word in ON_PURPOSE)
+        for weight, parameter in held._parameters.items():
+            if parameter is not None and (kind.startswith("Embedding") or (learned and id(parameter) in given)):
+                found.append(f"{name}.{weight}" if name else weight)
+    return found
+
+
+def _drawn_layer(weight: torch.Tensor) -> bool:
+    return weight.dim() > 1 and weight.numel() >= LEAST_VALUES and as_drawn(weight) and without_structure(weight)
 
 
 def _end(name: str, parameter: torch.Tensor) -> tuple[str, torch.Size]:

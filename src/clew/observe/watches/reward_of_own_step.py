@@ -11,6 +11,7 @@ Silent when: rewards hardly vary; the targets cannot be taken apart at all.
 from __future__ import annotations
 
 from clew.observe.watch import Answer
+from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._rl_study import Studied
 from clew.observe.watches._rl_targets import judged, of_a_neighbour, pays
 from clew.records.clue import Saw, Unclear
@@ -32,5 +33,5 @@ class RewardOfOwnStep(Studied):
         if moved is None:
             return Unclear("the targets of the value loss could not be taken apart into rewards and later values")
         shift, place, rows = moved
-        saw = Saw("neighbour", shift=shift, steps=rows).at(place)
+        saw = Saw("neighbour", shift=shift, steps=rows).at(*computing("stored", place), place)
         return saw.saying(f"the targets hold the reward of the step {'before' if shift < 0 else 'after'}")

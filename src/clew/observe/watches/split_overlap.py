@@ -2,6 +2,7 @@
 
 Why it matters: a score on rows that were trained on measures memory.
 Cannot tell: near copies, augmented copies, examples of one source.
+In a stream that is read once, rows that are scored right after a step on them count as shared.
 Silent when: the training set itself is evaluated for its own score, equal rows are as common inside the training set,
 folds of a cross-validation change sides, and fewer than three twins are seen.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from clew.observe.watch import Answer
+from clew.observe.watch import Answer, Saw
 from clew.observe.watches._data_feed import FedWatch, Feed
 from clew.observe.watches._data_given import Loader
 from clew.observe.watches._data_names import HELD_OUT, TRAINING
@@ -42,6 +43,9 @@ class SplitOverlap(FedWatch):
         loaders, doubtful = by_loader(self.feed)
         calls = by_call(self.feed)
         compared = loaders + calls
+        late = None if compared else self._scored_late()
+        if late is not None:
+            return late
         if not compared:
             if doubtful:
                 return Unclear(
@@ -59,6 +63,17 @@ class SplitOverlap(FedWatch):
         }
         places = [place for place in (worst.place, worst.training_place) if place is not None]
         return Reading(**measured).at(*dict.fromkeys(places))
+
+    def _scored_late(self) -> Saw | None:
+        """A stream whose batches are scored, but only after they were learned from."""
+        course = max(self.feed.courses.values(), key=lambda held: held.scored_late(), default=None)
+        if course is None or not course.scored_late() or any(held.later for held in self.feed.loaders.values()):
+            return None
+        says = (
+            f"{course.scored_late()} batches were scored right after a step on them, and no others; scored one step "
+            "before, the same rows would have been new to the model"
+        )
+        return Saw("just_learned", batches=course.scored_late()).at(course.scored_at, course.place).saying(says)
 
     def _augmented(self) -> bool:
         """Whether fewer rows came back in later epochs than would have if they were always the same."""

@@ -14,6 +14,7 @@ have the same length, so that its flag may be a time limit; limits are rare amon
 from __future__ import annotations
 
 from clew.observe.watch import Answer
+from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._rl_study import Studied
 from clew.observe.watches._rl_targets import Judged, judged
 from clew.records.clue import Saw, Unclear
@@ -57,11 +58,14 @@ class TerminalHandling(Studied):
                 factor=float(held.fitted.slopes.sum()),
                 steps=held.fitted.rows,
             )
-            return self._at(saw, held)
+            return self._computed(saw, held)
         rare = experience.truncated < OFTEN * (experience.truncated + experience.terminated)
         if limit.alone >= LIMITS and not limit.bootstrapped and not rare:
-            return self._at(Saw("truncation_as_terminal", limits=limit.alone, steps=held.fitted.rows), held)
+            return self._computed(Saw("truncation_as_terminal", limits=limit.alone, steps=held.fitted.rows), held)
         return None
+
+    def _computed(self, saw: Saw, held: Judged) -> Answer:
+        return saw.at(*computing("targets", held.place), held.place, self.study.experience.place)
 
     def _at(self, saw: Saw, held: Judged) -> Answer:
         places = [place for place in (held.place, self.study.experience.place) if place is not None]

@@ -12,6 +12,7 @@ Silent when: observations come again so often that a row cannot be told from oth
 from __future__ import annotations
 
 from clew.observe.watch import Answer
+from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._rl_study import Studied
 from clew.observe.watches._rl_targets import judged
 from clew.records.clue import Saw, Unclear
@@ -30,11 +31,12 @@ class TransitionPairs(Studied):
             side = "before" if moved.shift < 0 else "after"
             saw = Saw("neighbour", rows=moved.rows, shift=moved.shift)
             saw = saw.saying(f"observations are learned with the action of the step {side}")
-            return saw.at(moved.place, self.study.experience.place)
+            return saw.at(*computing("stored", moved.place), moved.place, self.study.experience.place)
         whole = list(judged(self.study))
         slipped = None if whole else pairs.of_what_followed()
         if slipped is not None:
-            saw = Saw("neighbour", rows=slipped.rows, shift=1).at(slipped.place, self.study.experience.place)
+            places = (*computing("stored", slipped.place), slipped.place, self.study.experience.place)
+            saw = Saw("neighbour", rows=slipped.rows, shift=1).at(*places)
             return saw.saying("targets of a step are learned at the observation that followed it")
         own = pairs.of_their_own()
         if own is not None:
