@@ -23,6 +23,7 @@ FILES = (
     "blind_parts.txt",
     "blind_classes.txt",
     "blind_trainers.txt",
+    "blind_wards.txt",
 )
 
 

@@ -102,6 +102,15 @@ def table(call: ast.Call, known: dict[ast.AST, ast.Dict]) -> ast.Dict | None:
 
 def option(values: Any, parsed: Any, name: str) -> Any:
     """The default of an option of argparse: what `args.name` is when nobody says otherwise."""
+    default = spoken(parsed, name)
+    # A switch or a number is there to be changed; a word usually names a kind of thing.
+    if isinstance(default, ast.Constant) and isinstance(default.value, str):
+        return values.value(default, parsed.where.block.scope.module.where(default), None)
+    return None
+
+
+def spoken(parsed: Any, name: str) -> ast.expr | None:
+    """The default that an option of argparse was given."""
     module = parsed.where.block.scope.module
     for call in module.calls.get("add_argument", []):
         words = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
@@ -110,10 +119,6 @@ def option(values: Any, parsed: Any, name: str) -> Any:
         names = (
             [said.value] if isinstance(said, ast.Constant) else [word.lstrip("-").replace("-", "_") for word in words]
         )
-        if name not in names:
-            continue
-        default = given.get("default")
-        # A switch or a number is there to be changed; a word usually names a kind of thing.
-        if isinstance(default, ast.Constant) and isinstance(default.value, str):
-            return values.value(default, module.where(call), None)
+        if name in names:
+            return given.get("default")
     return None

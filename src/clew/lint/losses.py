@@ -186,7 +186,10 @@ def activation(script: Script, values: Alternatives) -> tuple[str, Value] | None
 ACTIVATIONS = frozenset("softmax log_softmax sigmoid logsigmoid linear".split())
 JOINS = frozenset("cat stack concat concatenate hstack vstack".split())
 # Of unbounded scores these make unbounded scores.
-LINEAR = frozenset("sum mean matmul bmm mm einsum dot inner mul add sub squeeze unsqueeze baddbmm addmm".split())
+LINEAR = frozenset("sum mean matmul bmm mm spmm einsum dot inner mul add sub squeeze unsqueeze baddbmm addmm".split())
+PRODUCTS = frozenset("matmul bmm mm spmm einsum dot inner baddbmm addmm".split())
+# Layers of other libraries that end in a product with weights.
+GRAPH = ("torch_geometric.nn.", "dgl.nn.")
 
 
 def parted(script: Script, value: Value) -> Alternatives:
@@ -204,9 +207,10 @@ def raw(script: Script, value: Value, deep: int = 5) -> bool:
     if deep == 0 or value.where is None:
         return False
     if value.kind == "made":
-        if value.name == "linear":
+        name = value.name.rsplit(".", 1)[-1]
+        if name == "linear" or (value.name.startswith(GRAPH) and name.endswith(("Conv()", "Linear()"))):
             return True
-        if value.name not in LINEAR or not isinstance(value.node, ast.Call):
+        if name not in LINEAR or not isinstance(value.node, ast.Call):
             return False
         func = value.node.func
         library = isinstance(value.const, str)
@@ -214,13 +218,15 @@ def raw(script: Script, value: Value, deep: int = 5) -> bool:
         given = [arg for arg in given if not isinstance(arg, ast.Constant)]
         if not library and isinstance(func, ast.Attribute):
             given.append(func.value)
-        return any(_raw(script, arg, value, deep) for arg in given)
+        product = name in PRODUCTS
+        return any(_raw(script, arg, value, deep) or (product and _weights(script, arg, value)) for arg in given)
     node = value.node
     if value.kind == "unop" and isinstance(node, ast.UnaryOp):
         return isinstance(node.op, ast.USub) and _raw(script, node.operand, value, deep)
     if value.kind == "binop" and isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.MatMult):
-            return any(_raw(script, side, value, deep) for side in (node.left, node.right))
+            sides = (node.left, node.right)
+            return any(_raw(script, side, value, deep) or _weights(script, side, value) for side in sides)
         if isinstance(node.op, ast.Div) and isinstance(node.right, ast.Constant | ast.Attribute):
             return _raw(script, node.left, value, deep)  # by a setting, not by a norm of its own
         if isinstance(node.op, ast.Mult | ast.Add | ast.Sub):
@@ -234,3 +240,11 @@ def _raw(script: Script, node: ast.AST, value: Value, deep: int) -> bool:
     context = value.const if isinstance(value.const, tuple) else None
     found = script.values.value(node, value.where, context)  # type: ignore[arg-type]
     return all(raw(script, one, deep - 1) for one in found)
+
+
+def _weights(script: Script, node: ast.AST, value: Value) -> bool:
+    """Whether a side of a product is a parameter: a layer written out by hand."""
+    assert value.where is not None
+    context = value.const if isinstance(value.const, tuple) else None
+    found = script.values.value(node, value.where, context)  # type: ignore[arg-type]
+    return all(one.name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter") for one in found)

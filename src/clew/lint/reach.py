@@ -381,8 +381,8 @@ def network(script: Script, value: Any) -> bool:
     """Whether a value is something with weights, as far as its class says."""
     if value.cls is not None:
         return script.is_module(value.cls)
-    if value.kind == "made":
-        return bool(value.name.startswith(ZOOS))
+    if value.name.startswith(ZOOS):
+        return True
     return bool(value.name.startswith("torch.nn.")) and value.name.rsplit(".", 1)[-1].startswith(LAYERS)
 
 

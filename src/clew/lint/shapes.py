@@ -3,6 +3,7 @@
 import ast
 from typing import Any
 
+from clew.lint import series
 from clew.lint.flow import outward, reaching
 from clew.lint.index import Where
 from clew.lint.script import Script
@@ -54,10 +55,15 @@ def named(script: Script, node: ast.Name, where: Where, deep: int) -> str:
     for made in outward(node.id, where):
         value = at(made) if made.how == "=" else None
         split = part_of_split(script, made)
+        if made.how == "=" and made.path == (1,) and series.target(script.at_home(made.where), made.value):
+            found.add("flat")
+            continue
         if split is not None:
             found.add(form(script, split, made.where, deep - 1))
         elif value is not None:
             found.add(form(script, value, made.where, deep - 1))
+        elif made.how == "=" and len(made.path) == 1 and isinstance(made.value, ast.Name):
+            found.add(hooked(script, made, deep))
         elif made.how == "=" and made.path and isinstance(made.value, ast.Call):
             found.add(part_of_return(script, made, deep))
         elif made.how == "for":
@@ -67,6 +73,19 @@ def named(script: Script, node: ast.Name, where: Where, deep: int) -> str:
         else:
             found.add("")
     return found.pop() if len(found) == 1 else ""
+
+
+def hooked(script: Script, made: Any, deep: int) -> str:
+    """y of `x, y = batch` in a Lightning hook, where the only class of the file that makes loaders makes its own."""
+    scope = made.where.block.scope
+    cls = script.class_of(scope)
+    if made.value.id not in scope.params or scope.name not in ("training_step", "validation_step") or cls is None:
+        return ""
+    makers = [one.methods["train_dataloader"] for one in script.module.classes if "train_dataloader" in one.methods]
+    if len(makers) != 1 or len(makers[0].returns) != 1:
+        return ""
+    given, at_end = makers[0].returns[0]
+    return element(script, given, made.path, at_end, deep - 1)
 
 
 def part_of_return(script: Script, made: Any, deep: int) -> str:
@@ -107,12 +126,9 @@ def part_of_split(script: Script, made: Any) -> Any:
 def attribute(script: Script, node: ast.Attribute, where: Where, deep: int) -> str:
     if node.attr == "values":
         base = node.value
-        if isinstance(base, ast.Subscript) and isinstance(script.constant(base.slice), str):
-            return "flat"  # one column of a frame
-        if isinstance(base, ast.Subscript) and isinstance(base.slice, ast.List) and len(base.slice.elts) == 1:
-            return "column"
-        if isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and base.func.attr == "pop":
-            return "flat" if len(base.args) == 1 and isinstance(script.constant(base.args[0]), str) else ""
+        held = series.part(script, base, where)
+        if held:
+            return held
         if isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute) and base.func.attr in ("max", "min"):
             return along(script, base)
     if node.attr == "data":
@@ -147,15 +163,13 @@ def called(script: Script, node: ast.Call, where: Where, deep: int) -> str:
         "torch.Tensor",
         "torch.from_numpy",
         "numpy.array",
+        "numpy.asarray",
     ):
         return wrapped(script, node, where, deep)
     if isinstance(func, ast.Attribute) and func.attr in ("to_numpy", "to_list", "tolist") and not dotted:
-        inner = func.value
-        if isinstance(inner, ast.Subscript) and isinstance(script.constant(inner.slice), str):
-            return "flat"
-        if isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.List) and len(inner.slice.elts) == 1:
-            return "column"
-        return form(script, inner, where, deep - 1)
+        return series.part(script, func.value, where) or form(script, func.value, where, deep - 1)
+    if dotted in series.NUMPY and node.args:
+        return form(script, node.args[0], where, deep - 1)
     if dotted in SIZED and len(node.args) == 1 and isinstance(node.args[0], ast.Constant | ast.Name | ast.BinOp):
         return "flat" if sized(script, node.args[0], where) else ""
     if isinstance(func, ast.Attribute) and (not dotted or dotted.startswith("torch.")):
@@ -192,7 +206,7 @@ def method(script: Script, name: str, base: Any, args: list[Any], node: ast.Call
     if name == "unsqueeze":
         return "column" if numbers in ([1], [-1]) and form(script, base, where, deep - 1) == "flat" else ""
     if name in ("view", "reshape"):
-        return {(-1, 1): "column", (-1,): "flat"}.get(tuple(numbers), "") if all(map(plain, numbers)) else ""
+        return {(-1, 1): "column", (-1,): "flat"}.get(tuple(numbers), "") if all(map(series.plain, numbers)) else ""
     if name in ("flatten", "ravel") and not args:
         return "flat"
     if name == "squeeze":
@@ -224,10 +238,6 @@ def stood_up(script: Script, node: Any) -> bool:
     return False
 
 
-def plain(number: Any) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)
-
-
 TURNS = ("builtins.list", "builtins.reversed")
 
 
@@ -242,6 +252,8 @@ def wrapped(script: Script, node: ast.Call, where: Where, deep: int) -> str:
         given = given.value  # a list turned round
     while isinstance(given, ast.Call) and script.dotted(given.func) in TURNS and given.args:
         given = given.args[0]
+    if isinstance(given, ast.ListComp) and series.numbers(script, given):
+        return "flat"
     values = script.values.value(given, where, None)
     return "flat" if len(values) == 1 and values[0].kind == "items" and numbers_only(script, values[0]) else ""
 
@@ -295,8 +307,8 @@ def at(made: Any) -> Any:
 def subscript(script: Script, node: ast.Subscript, where: Where, deep: int) -> str:
     index = node.slice
     if isinstance(index, ast.Tuple) and len(index.elts) == 2 and isinstance(index.elts[0], ast.Slice):
-        if table(script, node.value, where, deep - 1):
-            return of_table(script, index.elts[1])
+        if series.table(script, node.value, where, deep - 1):
+            return series.of_table(script, index.elts[1])
         last = script.constant(index.elts[1], "?")
         if last is None:
             return "column" if form(script, node.value, where, deep - 1) == "flat" else ""
@@ -306,7 +318,9 @@ def subscript(script: Script, node: ast.Subscript, where: Where, deep: int) -> s
         if isinstance(inner, ast.Attribute) and inner.attr in ("max", "min"):
             return along(script, node.value) if not script.dotted(inner) else ""
     if isinstance(index, ast.Constant) and isinstance(index.value, str):
-        return keyed(script, node.value, index.value, where, deep)
+        return keyed(script, node.value, index.value, where, deep) or series.of_frame(script, node, where)
+    if isinstance(index, ast.List) and len(index.elts) == 1:
+        return series.of_frame(script, node, where)
     if isinstance(index, ast.Name | ast.Slice):
         return form(script, node.value, where, deep - 1)
     if isinstance(index, ast.Subscript) and isinstance(index.slice, ast.Slice):
@@ -341,48 +355,6 @@ def loaded(script: Script, iterable: Any, where: Where) -> list[Value]:
             data = script.arg(value.node, 0, "dataset")
             found += script.values.value(data, value.where, None) if data is not None else ()
     return found
-
-
-def of_table(script: Script, index: Any) -> str:
-    """data[:, -1] is flat; data[:, -1:] and data[:, [3]] are columns."""
-    if plain(script.constant(index)):
-        return "flat"
-    if isinstance(index, ast.List) and len(index.elts) == 1:
-        return "column"
-    low = script.constant(index.lower) if isinstance(index, ast.Slice) and index.upper is index.step is None else None
-    return "column" if low == -1 else ""
-
-
-TABLES = ("numpy.loadtxt", "numpy.genfromtxt", "pandas.read_csv", "pandas.read_parquet", "pandas.DataFrame")
-
-
-def table(script: Script, node: Any, where: Where, deep: int) -> bool:
-    """Whether an array has two axes: read from a table of numbers, or all columns of a frame."""
-    if deep <= 0:
-        return False
-    if isinstance(node, ast.Attribute) and node.attr in ("values", "iloc", "loc"):
-        return table(script, node.value, where, deep - 1)
-    if isinstance(node, ast.Call):
-        if script.at_home(where).dotted(node.func) in TABLES:
-            return True
-        kept = isinstance(node.func, ast.Attribute) and node.func.attr in ("to_numpy", "astype", "dropna", "copy")
-        wraps = script.at_home(where).dotted(node.func) in (
-            "torch.tensor",
-            "torch.from_numpy",
-            "torch.as_tensor",
-            "numpy.array",
-        )
-        inner = node.func.value if kept else node.args[0] if wraps and node.args else None  # type: ignore[attr-defined]
-        return inner is not None and table(script, inner, where, deep - 1)
-    if isinstance(node, ast.Subscript):
-        cut = isinstance(node.slice, ast.Slice)
-        return cut and table(script, node.value, where, deep - 1)
-    if isinstance(node, ast.Name):
-        defs = outward(node.id, where)
-        return bool(defs) and all(
-            made.how == "=" and not made.path and table(script, made.value, made.where, deep - 1) for made in defs
-        )
-    return False
 
 
 def of_layer(script: Script, node: ast.Call, where: Where) -> str:
@@ -446,6 +418,9 @@ def element(script: Script, iterable: Any, path: tuple[int, ...], where: Where, 
     for value in script.values.value(iterable, where, None):
         if not value.name.endswith(".DataLoader") or value.where is None:
             return ""
+        joined = script.arg(value.node, -1, "collate_fn")
+        if joined is not None:
+            return collated(script, joined, path, value.where, deep)
         data = script.arg(value.node, 0, "dataset")
         for held in script.values.value(data, value.where, None) if data is not None else ():
             if len(path) == 1 and held.cls is not None:
@@ -454,6 +429,16 @@ def element(script: Script, iterable: Any, path: tuple[int, ...], where: Where, 
             if inside and held.where is not None:
                 return form(script, held.node.args[path[0]], held.where, deep - 1)
     return ""
+
+
+def collated(script: Script, node: Any, path: tuple[int, ...], where: Where, deep: int) -> str:
+    """What a function of the project that puts batches together returns at one place."""
+    values = script.values.value(node, where, None)
+    func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
+    given, at_end = func.returns[0] if func is not None and len(func.returns) == 1 else (None, where)
+    if not isinstance(given, ast.Tuple) or len(path) != 1 or not 0 <= path[0] < len(given.elts):
+        return ""
+    return form(script, given.elts[path[0]], at_end, deep - 1)
 
 
 def example(script: Script, held: Value, place: int, deep: int) -> str:

@@ -355,7 +355,7 @@ class Values:
         made = [one for held in cls.attrs.values() for one in held if made_of_layers(one.value)]
         for one in made:
             parts = self.defined(one, None) if deep else NOTHING
-            if not all(part.kind == "instance" and part.cls is not None for part in parts):
+            if not all(part.kind == "instance" and (part.cls or part.name.endswith("Loss")) for part in parts):
                 return True
             if any(self.layered(part.cls, deep - 1) for part in parts if part.cls is not None and part.cls is not cls):
                 return True

@@ -47,7 +47,12 @@ def check(script: Script) -> Iterator[Hit]:
                 made.how == "="
                 and not made.path
                 and isinstance(made.value, ast.Call | ast.BinOp)
-                and (WEIGHTS.match(name) or (sklearn and from_sklearn(script, made)) or by_helper(made) or ratio(made.value))
+                and (
+                    WEIGHTS.match(name)
+                    or (sklearn and from_sklearn(script, made))
+                    or by_helper(made)
+                    or ratio(made.value)
+                )
                 and not read(script, name, scope)
             ):
                 yield Hit(made.node, f"{name} is computed and nothing reads it: the loss treats all classes alike.")

@@ -12,9 +12,11 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from clew.lint.fields import spoken
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Event, Loop, here, training, within
+from clew.lint.values import Value, default_of
 
 EPOCHS = 1000  # milestones beyond this count batches
 
@@ -86,20 +88,65 @@ def counts_epochs(script: Script, event: Event) -> bool:
         gamma = script.constant(script.arg(call, 1, "gamma"))
         return isinstance(gamma, int | float) and gamma <= 0.99
     if name == "StepLR":
-        return few(script, script.arg(call, 1, "step_size"))
-    if name == "MultiStepLR":
-        given = script.arg(call, 1, "milestones")
-        return (
-            isinstance(given, ast.List | ast.Tuple)
-            and bool(given.elts)
-            and all(few(script, item) for item in given.elts)
+        given = script.arg(call, 1, "step_size")
+        return few(script, given) or (
+            isinstance(given, ast.Name | ast.Attribute | ast.Subscript)
+            and (held := settings(script, value, given)) != []
+            and all(few_written(one) for one in held)
         )
+    if name == "MultiStepLR":
+        return milestones(script, value, script.arg(call, 1, "milestones"))
     if name in ("CosineAnnealingLR", "PolynomialLR", "LinearLR"):
         words = {"CosineAnnealingLR": (1, "T_max"), "PolynomialLR": (1, "total_iters"), "LinearLR": (3, "total_iters")}
         return named_epochs(script.arg(call, *words[name]))
     if name == "LambdaLR":
         return of_epoch(script.arg(call, 1, "lr_lambda"))
     return False
+
+
+def milestones(script: Script, made: Value, given: Any) -> bool:
+    """[30, 60], also behind a name, a setting or an option of the command line: numbers that count epochs."""
+    if isinstance(given, ast.Call) and text(given.func) in ("list", "tuple", "sorted") and len(given.args) == 1:
+        given = given.args[0]
+    if isinstance(given, ast.ListComp):  # [int(epochs * part) for part in (0.5, 0.75)]
+        return named_epochs(mostly(given.elt))
+    if isinstance(given, ast.List | ast.Tuple):
+        return bool(given.elts) and all(few(script, item) for item in given.elts)
+    if given is None or made.where is None or not isinstance(given, ast.Name | ast.Attribute | ast.Subscript):
+        return False
+    found = settings(script, made, given)
+    plain = [item for one in found for item in (one.elts if isinstance(one, ast.List | ast.Tuple) else [None])]
+    return bool(plain) and all(few_written(item) for item in plain)
+
+
+def few_written(node: Any) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value < EPOCHS
+
+
+def settings(script: Script, made: Value, given: Any) -> list[Any]:
+    """What a setting was written as: behind a name, in a config, as the default of an option."""
+    if made.where is None:
+        return []
+    values = script.values.value(given, made.where, made.const if isinstance(made.const, tuple) else None)  # type: ignore[arg-type]
+    found: list[Any] = []
+    for value in values:
+        parsed = value.owner if value.kind == "attr" else None
+        if parsed is not None and parsed.name in ("parse_args", "parse_known_args") and parsed.where is not None:
+            found.append(spoken(parsed, value.name))
+        elif value.kind == "param" and value.func is not None:
+            found.append(default_of(value.func, value.name))
+        else:
+            found.append(value.node)
+    return found
+
+
+def mostly(node: Any) -> Any:
+    """epochs of int(epochs * 0.5), 0.5 * epochs"""
+    if isinstance(node, ast.Call) and text(node.func) in ("int", "round") and node.args:
+        return mostly(node.args[0])
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv):
+        return next((side for side in (node.left, node.right) if named_epochs(side)), None)
+    return node
 
 
 def of_epoch(node: Any) -> bool:
@@ -118,7 +165,7 @@ def of_epoch(node: Any) -> bool:
 
 def few(script: Script, node: Any) -> bool:
     number = script.constant(node)
-    return (isinstance(number, int) and number < EPOCHS) or named_epochs(node)
+    return (isinstance(number, int) and number < EPOCHS) or named_epochs(node) or named_epochs(mostly(node))
 
 
 def named_epochs(node: Any) -> bool:

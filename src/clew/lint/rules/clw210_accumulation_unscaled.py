@@ -19,10 +19,10 @@ from clew.lint.script import Hit, Script
 from clew.lint.training import Event, Loop, here, training
 
 
-@rule("CLW210", "accumulation-unscaled", "train.grad_accum_unscaled", "likely", "backward")
+@rule("CLW210", "accumulation-unscaled", "train.grad_accum_unscaled", "likely", "backward manual_backward")
 def check(script: Script) -> Iterator[Hit]:
     for loop in training(script).training():
-        gate = accumulates(loop)
+        gate = accumulates(loop) or skipped(loop)
         if gate is None:
             continue
         for event in loop.of("backward"):
@@ -103,17 +103,52 @@ def accumulates(loop: Loop) -> ast.If | None:
     if not steps or not zeros or any(event.block is loop.block for event in zeros):
         return None
     gates = {gate(event.block, loop.block) for event in (*steps, *zeros)}
-    found = gates.pop() if len(gates) == 1 else None
-    return found if found is not None and modulo(found.test) is not None else None
+    return gates.pop() if len(gates) == 1 else None
+
+
+def skipped(loop: Loop) -> ast.If | None:
+    """if i % n != 0: continue, after backward and before the loop both steps and clears."""
+    rest = loop.of("step", "scaler_step", "zero")
+    back = loop.of("backward")
+    if {event.kind for event in rest} < {"zero", "step"} or any(event.block is not loop.block for event in rest):
+        return None
+    for node in getattr(loop.block.node, "body", ()) if back else ():
+        leaves = isinstance(node, ast.If) and len(node.body) == 1 and isinstance(node.body[0], ast.Continue)
+        if leaves and isinstance(node, ast.If) and modulo(node.test) is not None:
+            order = loop.block.scope.module.where(node).order
+            if back[-1].order[0] < order < min(event.order[0] for event in rest):
+                return node
+    return None
 
 
 def gate(block: Block, loop: Block) -> ast.If | None:
     for at in block.chain():
         if at is loop:
             return None
-        if at.kind == "if" and isinstance(at.node, ast.If) and modulo(at.node.test) is not None:
-            return at.node
+        if at.kind == "if" and isinstance(at.node, ast.If):
+            test = behind(at.node.test, at)
+            if modulo(test) is not None or counter(at.node) is not None:
+                return at.node
     return None
+
+
+def behind(test: ast.expr, block: Block) -> ast.expr:
+    """The condition that was given a name: last = (i + 1) % n == 0; if last: ..."""
+    defs = block.scope.defs.get(test.id, []) if isinstance(test, ast.Name) else []
+    plain = len(defs) == 1 and defs[0].how == "=" and not defs[0].path and isinstance(defs[0].value, ast.expr)
+    return defs[0].value if plain else test
+
+
+def counter(node: ast.If) -> ast.expr | None:
+    """The number n of `if pending == n: ...; pending = 0`."""
+    test = node.test
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq | ast.GtE):
+        return None
+    if not isinstance(test.left, ast.Name | ast.Attribute) or isinstance(test.comparators[0], ast.Call):
+        return None
+    said = f"{ast.unparse(test.left)} = 0"
+    reset = any(isinstance(part, ast.Assign) and ast.unparse(part) == said for part in node.body)
+    return test.comparators[0] if reset else None
 
 
 def modulo(test: ast.AST) -> ast.BinOp | None:
@@ -122,13 +157,16 @@ def modulo(test: ast.AST) -> ast.BinOp | None:
 
 def period(gate: ast.If) -> str:
     found = modulo(gate.test)
-    return ast.unparse(found.right) if found is not None else "few"
+    number = found.right if found is not None else counter(gate)
+    return ast.unparse(number) if number is not None else "few"
 
 
 def undivided(script: Script, event: Event) -> bool:
     func = event.node.func
     base = func.value
-    if event.node.args or script.mentions("accelerator", "fabric", "deepspeed", "accelerate"):
+    if func.attr == "manual_backward" and len(event.node.args) == 1:
+        return not scaled(event.node.args[0], script.where(event.node), 5)
+    if event.node.args or script.mentions("accelerator", "Accelerator", "fabric", "Fabric", "deepspeed"):
         return False
     return not scaled(base, script.where(event.node), 5)
 

@@ -151,7 +151,27 @@ def owner(node: object, script: Script | None = None) -> str:
         node = defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else node
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "parameters":
         return text(node.func.value)
-    return ""
+    inner = source(node)
+    return owner(inner, script) if inner is not None else ""
+
+
+def source(node: object) -> ast.expr | None:
+    """What a choice of parameters is taken from: [p for p in net.parameters() if p.requires_grad], filter(f, ...)."""
+    if isinstance(node, ast.ListComp | ast.GeneratorExp) and len(node.generators) == 1:
+        inner = node.generators[0].iter
+        named = isinstance(inner, ast.Call) and text(inner.func).endswith(".named_parameters")
+        if named and isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            return ast.Call(ast.Attribute(inner.func.value, "parameters", ast.Load()), [], [])
+        return inner
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.args:
+        return node.args[-1] if node.func.id in ("filter", "list", "tuple", "iter") else None
+    if isinstance(node, ast.List | ast.Tuple) and len(node.elts) == 1:
+        only = node.elts[0]
+        if isinstance(only, ast.Dict):
+            held = [v for k, v in zip(only.keys, only.values, strict=True) if getattr(k, "value", "") == "params"]
+            return held[0] if held else None
+        return only.value if isinstance(only, ast.Starred) else None
+    return None
 
 
 def fresh(model: str, loop: Block, but: ast.Call | None = None) -> bool:

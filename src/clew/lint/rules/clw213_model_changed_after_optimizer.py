@@ -216,8 +216,7 @@ def replaces(script: Script, func: Scope, name: str) -> bool:
         elif text(call.func) == "setattr" and len(call.args) == 3:
             held.append((call.args[0], call.args[2], func.module.where(call)))
     return any(
-        where.block is func.body
-        and text(base).split(".")[0] == name
+        of_each(where, base, name, func)
         and isinstance(value, ast.Call)
         and any(
             one.kind == "instance"
@@ -226,6 +225,18 @@ def replaces(script: Script, func: Scope, name: str) -> bool:
         )
         for base, value, where in held
     )
+
+
+def of_each(where: Where, base: Any, name: str, func: Scope) -> bool:
+    """model.fc in the function itself, or block.proj for every block in model.blocks."""
+    first = text(base).split(".")[0]
+    if where.block is func.body:
+        return first == name
+    loop = where.block.node
+    if where.block.parent is not func.body or not isinstance(loop, ast.For) or text(loop.target) != first:
+        return False
+    over = loop.iter.func if isinstance(loop.iter, ast.Call) else loop.iter
+    return text(over).startswith(f"{name}.")
 
 
 def stepped_in(script: Script, where: Where) -> bool:

@@ -1,7 +1,8 @@
 """The forward pass of training runs without gradients.
 
 What it sees: backward, or the whole loss that backward is called on, under no_grad or inference_mode, as a block or
-as a decorator; a part of the model in training whose forward, or the method that the model applies it by, lies
+as a decorator; a part whose parameters an optimiser is given by name, and which its network applies under no_grad
+alone; a part of the model in training whose forward, or the method that the model applies it by, lies
 under it as a whole.
 Why it matters: no graph is recorded. Autograd raises, or, once requires_grad is forced on the loss, every step leaves
 the parameters alone.
@@ -21,6 +22,7 @@ from clew.lint.gradient import ends
 from clew.lint.index import Class, Scope, Where
 from clew.lint.model import Related
 from clew.lint.registry import rule
+from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS
 from clew.lint.rules.clw224_model_not_in_optimizer import weighs
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Loop, trained, training
@@ -54,7 +56,75 @@ def check(script: Script) -> Iterator[Hit]:
                         "likely",
                     )
 
-    yield from quiet_forward(script)
+    told: set[ast.AST] = set()
+    for hit in (*quiet_forward(script), *asked_for(script)):
+        if hit.node not in told:
+            told.add(hit.node)
+            yield hit
+
+
+def asked_for(script: Script) -> Iterator[Hit]:
+    """An optimiser is given model.backbone.parameters(), and the model applies its backbone under no_grad alone."""
+    for call in script.calls("parameters", "named_parameters"):
+        part = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if not isinstance(part, ast.Attribute) or not text(part.value) or not to_optimizer(script, call):
+            continue
+        values = script.value(part.value)
+        cls = values[0].cls if len(values) == 1 and values[0].kind == "instance" else None
+        off = applied_quietly(script, cls, part.attr) if cls is not None and script.is_module(cls) else None
+        if cls is None or off is None:
+            continue
+        says = f"{text(part)} is in the optimiser, and is applied without gradients alone: it is never trained."
+        if off in script.module.up:
+            yield Hit(off, says, "likely")
+        else:
+            at = (Related(cls.module.path, off.lineno, "gradients are switched off here"),)
+            yield Hit(call, says, "likely", related=at)
+
+
+def applied_quietly(script: Script, cls: Class, attr: str) -> Any:
+    """The no_grad that every application of a part in its network's forward lies under."""
+    offs: list[Any] = []
+    for owner in script.values.lineage(cls):
+        home = script.at_home(Where(owner.body.body, 0))
+        for method in owner.methods.values():
+            for call in method.calls:
+                if text(call.func).startswith((f"{method.me}.{attr}.", f"{method.me}.{attr}[")):
+                    told = text(call.func).rsplit(".", 1)[-1]
+                    if told in ("parameters", "named_parameters", "train", "eval", "to", "state_dict", "modules"):
+                        continue
+                elif text(call.func) != f"{method.me}.{attr}":
+                    continue
+                if method.name == "__init__":
+                    continue  # a trial run, to see what size comes out
+                offs.append(home.grad_off(method.module.where(call)))
+    return offs[0] if offs and all(off is not None for off in offs) else None
+
+
+def to_optimizer(script: Script, call: ast.Call) -> bool:
+    """Whether parameters go into an optimiser: at once, in a group, or behind a name that does."""
+    at: ast.AST | None = call
+    while isinstance(at, ast.expr | ast.keyword | ast.comprehension):
+        above = script.parent(at)
+        if isinstance(above, ast.Dict) and any(getattr(key, "value", "") == "params" for key in above.keys):
+            return True
+        if isinstance(above, ast.Call) and above is not call and made_here(script, above):
+            return True
+        at = above
+    name = text(at.targets[0]) if isinstance(at, ast.Assign) else ""
+    for node in script.loads(name) if name else ():
+        up: ast.AST | None = node
+        while isinstance(up, ast.expr | ast.keyword):
+            up = script.parent(up)
+            if isinstance(up, ast.Call) and made_here(script, up):
+                return True
+            if isinstance(up, ast.Dict) and any(getattr(key, "value", "") == "params" for key in up.keys):
+                return True
+    return False
+
+
+def made_here(script: Script, call: ast.Call) -> bool:
+    return script.dotted(call.func).startswith("torch.optim.") or text(call.func).rsplit(".", 1)[-1] in OPTIMIZERS
 
 
 def quiet_forward(script: Script) -> Iterator[Hit]:

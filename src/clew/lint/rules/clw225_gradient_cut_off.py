@@ -21,10 +21,11 @@ from clew.lint.flow import reaching
 from clew.lint.gradient import Cut, ends
 from clew.lint.index import Class, Scope, Where
 from clew.lint.model import Related
-from clew.lint.reach import Env, Reach, heavy, network, reach, related
+from clew.lint.reach import Reach, element, network, reach, related
 from clew.lint.registry import rule
 from clew.lint.rules.clw224_model_not_in_optimizer import weighs
 from clew.lint.script import Hit, Script, text
+from clew.lint.terms import terms
 from clew.lint.training import Event, training
 
 WHAT = {
@@ -131,39 +132,6 @@ def numbers(script: Script, end: Any, names: set[str]) -> Iterator[Hit]:
 
 
 NUMBERS = ("item", "numpy", "argmax", "round", "integer", "compare", "wrapped")
-
-
-def terms(
-    script: Script, node: Any, where: Where, env: Env | None, deep: int
-) -> Iterator[tuple[Any, Where, Env | None]]:
-    """The terms of a loss that is a sum, through names and functions of the project."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and deep:
-        yield from terms(script, node.left, where, env, deep - 1)
-        yield from terms(script, node.right, where, env, deep - 1)
-        return
-    if isinstance(node, ast.Name) and deep:
-        defs = where.block.scope.defs.get(node.id, [])
-        held = reaching(defs, where) if defs else []
-        if len(held) == 1 and held[0].how == "=" and not held[0].path:
-            yield from terms(script, held[0].value, held[0].where, env, deep - 1)
-            return
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute) and deep > 1:
-        func = summed(script, node, where)
-        if func is not None:
-            yield from terms(script, func.returns[0][0], func.returns[0][1], Env(func, node, where, "", env), deep - 2)
-            return
-    if not isinstance(node, ast.Constant):
-        yield node, where, env
-
-
-def summed(script: Script, call: ast.Call, where: Where) -> Scope | None:
-    """A function of the project, or a loss written as a module, that returns one thing."""
-    values = script.values.value(call.func, where, None)
-    value = values[0] if len(values) == 1 else None
-    func = value.func if value is not None and value.kind == "function" else None
-    if func is None and value is not None and value.kind == "instance" and value.cls is not None:
-        func = value.cls.methods.get("forward") if not heavy(value.cls) else None
-    return func if func is not None and len(func.returns) == 1 and not func.yields else None
 
 
 def another(script: Script, scope: Scope, live: set[str]) -> Iterator[Hit]:
@@ -339,8 +307,15 @@ def networks_of(script: Script, event: Event, scope: Scope) -> set[str]:
     }
     if made is scope or around(made, scope):
         return found - {""}
-    same = made.cls is not None and made.cls is scope.cls
-    return {name for name in found if same and name.startswith("self.")}
+    if made.cls is None or made.cls is not scope.cls:
+        return set()
+    kept = {
+        value.id: f"self.{name}"
+        for name, defs in made.cls.attrs.items()
+        for value in (element(one.value, one.path) for one in defs if one.how == "=")
+        if isinstance(value, ast.Name) and len(defs) == 1
+    }
+    return {name for name in (kept.get(name, name) for name in found) if name.startswith("self.")}
 
 
 def around(outer: Scope, scope: Scope) -> bool:

@@ -1,8 +1,8 @@
 """Something called validation is computed on the training data.
 
 What it sees: a result named val or test that comes from evaluating on a loader or arrays named train, and on nothing
-held out; a loader named val or test over the set that the training loader reads; a trainer
-that is given one set for both.
+held out; a loop or call that judges a model on training data while the held-out loader lies unread; a loader named val
+or test over the set that the training loader reads; a trainer that is given one set for both.
 Why it matters: the score measures memory. Early stopping and model selection then reward overfitting.
 Silent when: the result is named after training too, or held-out data stands among the arguments.
 Fix: give it the held-out data.
@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.data import helper, loaders
+from clew.lint.held_out import read_instead
 from clew.lint.registry import rule
-from clew.lint.script import Hit, Script, text
+from clew.lint.script import Hit, Script, one_a_line, text
 
 HELD_OUT = re.compile(r"(^|_)(val|valid|validation|test|dev|holdout|heldout|oof)(_|$)", re.I)
 TRAIN = re.compile(r"(^|_)(train|training|tr)(_|$)|trainloader|train_?set", re.I)
@@ -28,13 +29,19 @@ JUDGES = re.compile(r"eval|valid|^test|score|accuracy|metric|loss_on|predict_and
     "data.leak_split",
     "likely",
     "train_loader trainloader train_dataloader X_train x_train train_dl train_data train_set train_ds train_dataset "
-    "DataLoader",
+    "DataLoader dataloaders loaders dls",
 )
 def check(script: Script) -> Iterator[Hit]:
+    yield from one_a_line(every(script))
+
+
+def every(script: Script) -> Iterator[Hit]:
     yield from wrong_loader(script)
     yield from never_read(script)
     yield from whole_trained(script)
     yield from given_twice(script)
+    for place, name, unread in read_instead(script) if not script.tests else ():
+        yield Hit(place, f"judges the model on {name}, while {unread} is read by nothing.")
     yield from same_split(script)
     for node in script.module.statements.get(ast.Assign, []):
         call = node.value

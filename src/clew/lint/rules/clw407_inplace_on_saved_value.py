@@ -3,7 +3,8 @@
 What it sees: `x += ...`, `x.add_(...)` or an assignment into a slice of x, after x was the output of exp, sigmoid,
 tanh, softmax, sqrt or relu in a forward pass; `x -= ...`, here or in a function of the project, on an example or a
 batch that was taken out of a stored array by an index or a slice;
-a tensor kept under a second name, `skip = x`, that is changed in place before that name is read; a write through .data
+a tensor kept under a second name, `skip = x`, that is changed in place before that name is read; one that a function
+of the project changes and gives back, while its caller goes on reading what it handed over; a write through .data
 to what a forward pass has just computed.
 Why it matters: these operations compute their gradient from their own output. Autograd notices most of these cases
 when backward runs; those through .data it does not, and the gradients are wrong.
@@ -20,6 +21,7 @@ from clew.lint.data import helper
 from clew.lint.divide import element
 from clew.lint.flow import apart, reaching
 from clew.lint.index import Scope
+from clew.lint.inplace import WRITES, drawn, read_after, shared
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
@@ -75,6 +77,10 @@ def check(script: Script) -> Iterator[Hit]:
                 "likely",
             )
     yield from in_helpers(script)
+    for call, func, name in read_after(script):
+        yield Hit(
+            call, f"{func} changes {name} in place and gives it back: {name}, read below, is changed too.", "likely"
+        )
     yield from changed_behind(script)
     yield from behind_autograd(script)
     yield from written_into(script)
@@ -148,16 +154,18 @@ def written_into(script: Script) -> Iterator[Hit]:
 
 def changed_behind(script: Script) -> Iterator[Hit]:
     """skip = x; x.mul_(gamma); return x + skip: both names are one tensor."""
+    added: dict[Scope, list[Any]] = {}
+    for node in script.module.statements.get(ast.AugAssign, []):
+        if isinstance(node.target, ast.Name):
+            added.setdefault(script.scope(node), []).append(node)
     for scope in script.module.scopes:
-        forward = scope.kind == "function" and scope.name == "forward" and scope.cls is not None
-        writes = list(written(script, scope, forward))
+        writes = list(written(script, scope, added.get(scope, [])))
         if not writes:
             continue
         for name, defs in scope.defs.items():
             for made in defs:
-                if made.how != "=" or made.path or not isinstance(made.value, ast.Name):
+                if made.how != "=" or made.path or (other := shared(made.value)) in ("", name):
                     continue
-                other = made.value.id
                 for node, target, order in writes:
                     rest = {name: other, other: name}.get(target, "")
                     if not rest or apart(made.where.block, script.where(node).block.chain()):
@@ -184,18 +192,19 @@ def aside(above: ast.AST | None) -> bool:
     return shape or (isinstance(above, ast.Compare) and isinstance(above.ops[0], ast.Is | ast.IsNot))
 
 
-def written(script: Script, scope: Scope, forward: bool) -> Iterator[tuple[ast.AST, str, int]]:
+def written(script: Script, scope: Scope, added: list[Any]) -> Iterator[tuple[ast.AST, str, int]]:
     """Names of tensors that are changed in place, and when."""
     for call in scope.calls:
         at: ast.AST = call.func
-        if not isinstance(at, ast.Attribute) or at.attr not in INPLACE:
+        if not isinstance(at, ast.Attribute) or at.attr not in WRITES:
             continue
         while isinstance(at, ast.Attribute | ast.Call):
             at = at.value if isinstance(at, ast.Attribute) else at.func
         if isinstance(at, ast.Name) and at.id in scope.defs and script.grad_off(script.where(call)) is None:
             yield call, at.id, script.where(call).order
-    for node in script.module.statements.get(ast.AugAssign, []) if forward else []:
-        if isinstance(node.target, ast.Name) and script.scope(node) is scope:
+    forward = scope.kind == "function" and scope.name == "forward" and scope.cls is not None
+    for node in added:
+        if forward or drawn(script, node.value):
             yield node, node.target.id, script.where(node).order
 
 

@@ -1,7 +1,8 @@
 """Preprocessing is fitted on held-out data.
 
 What it sees: fit or fit_transform of a scaler, imputer, encoder or projection on an array named test or val,
-or a function of the project that scales each part by its own mean and spread.
+a function of the project that scales each part by its own mean and spread, or a class of the project that fits one on
+whatever it is made from, made once for training and once for held-out data.
 Why it matters: the held-out data is then scaled by its own statistics. The model sees another coordinate system than
 in training, and the score says nothing about new data.
 Silent when: only transform is called on it.
@@ -13,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from clew.lint.data import HELD_OUT, MILD, TRAIN, handed, helped, helper, learner, side
+from clew.lint.data import HELD_OUT, MILD, TRAIN, assigned, handed, helped, helper, learner, side
 from clew.lint.index import Scope, Where
 from clew.lint.model import Fix, Related
 from clew.lint.registry import rule
@@ -45,6 +46,7 @@ def check(script: Script) -> Iterator[Hit]:
             )
 
     yield from by_helper(script)
+    yield from by_class(script)
     yield from by_own_numbers(script)
     yield from told_to_fit(script)
 
@@ -136,6 +138,39 @@ def by_helper(script: Script) -> Iterator[Hit]:
                     cause="data.train_val_mismatch",
                     related=(Related(func.module.path, inner.lineno, f"{kind} is fitted here"),),
                 )
+
+
+def by_class(script: Script) -> Iterator[Hit]:
+    """train = Table(train_frame) and test = Table(test_frame), where Table fits a scaler of its own on what it gets."""
+    if not script.mentions("fit", "fit_transform") and not script.project.brings(script.module, "fit"):
+        return
+    found: dict[Any, dict[str, ast.Call]] = {}
+    for target, call, _ in assigned(script):
+        said = text(call.func).rsplit(".", 1)[-1] if isinstance(call, ast.Call) and call.args else ""
+        part = side(text(target).rsplit(".", 1)[-1]) if said[:1].isupper() else ""
+        values = script.value(call.func) if part else ()
+        cls = values[0].cls if len(values) == 1 and values[0].kind == "class" else None
+        if cls is not None and fits_always(script, cls):
+            found.setdefault(cls, {}).setdefault(part, call)
+    for cls, sides in found.items():
+        if len(sides) == 2:
+            says = f"{cls.name} fits a {fits_always(script, cls)} of its own on held-out data: it gets another scale."
+            yield Hit(sides["out"], says, "likely", cause="data.train_val_mismatch")
+
+
+def fits_always(script: Script, cls: Any) -> str:
+    """What a constructor fits on what it is given, whatever it is told."""
+    init = cls.methods.get("__init__")
+    for call in init.calls if init is not None else ():
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr in ("fit_transform", "fit"):
+            home = script.at_home(Where(init.body, 0))
+            where = home.where(call)
+            kind = learner(home, func.value, where) if where.block is init.body else ""
+            chosen = any(isinstance(home.parent(one), ast.BoolOp | ast.IfExp) for one in (call, func.value))
+            if kind and kind not in MILD and not chosen:
+                return kind
+    return ""
 
 
 GIVES = ("transform", "fit_transform", "inverse_transform")

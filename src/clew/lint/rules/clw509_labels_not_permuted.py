@@ -1,32 +1,24 @@
 """Inputs and labels are shuffled apart from each other.
 
 What it sees: two arrays that belong together each indexed by a permutation of its own, shuffled one after the other,
-or only one of the two permuted, shuffled or sorted before both go on.
+or only one of the two permuted, shuffled or sorted before both go on; two shuffled loaders walked side by side; rows
+picked out of one and as many taken from the front of the other; files listed twice in no order and paired by place.
 Why it matters: labels no longer belong to their inputs. The loss falls to that of guessing and stays there.
 Silent when: one permutation serves both, or the seed is set to the same value before each shuffle.
 Fix: draw one permutation and index both with it.
 """
 
 import ast
-import re
 from collections.abc import Iterator
 
+from clew.lint.divide import element
 from clew.lint.index import Def, Scope
+from clew.lint.pairing import INPUTS, LABELS, PATHS, cut_to_length, listed_apart, sorted_alone, zipped_loaders
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.trail import trail, verb
 from clew.lint.values import Value
 
-LABELS = re.compile(
-    r"^(y|ys|labels?|labs?|targets?|tgts?|gts?|classes|answers|tags|ratings|y_(all|raw|full|np|arr|data)|"
-    r"train_?y|y_?tr(ain)?|train_labels?|train_targets?|labels?_(all|np|arr))$",
-    re.I,
-)
-INPUTS = re.compile(
-    r"^(x|xs|inputs?|images?|imgs?|feats?|features?|data|signals?|x_(all|raw|full|np|arr|data)|"
-    r"train_?x|x_?tr(ain)?|train_(data|images?|features?)|images?_(all|np|arr)|embeddings?|embs?)$",
-    re.I,
-)
 DRAWS = ("numpy.random.permutation", "torch.randperm")
 SHUFFLES = ("numpy.random.shuffle", "random.shuffle")
 
@@ -36,9 +28,25 @@ SHUFFLES = ("numpy.random.shuffle", "random.shuffle")
     "labels-not-permuted",
     "data.labels_misaligned",
     "likely",
-    "permutation randperm shuffle sample sort sorted sort_values",
+    "permutation randperm shuffle sample sort sorted sort_values zip len glob listdir",
 )
 def check(script: Script) -> Iterator[Hit]:
+    for node, one, other in zipped_loaders(script):
+        yield Hit(node, f"{one} and {other} come from two loaders, each with a shuffle of its own.")
+    for node, one, other in cut_to_length(script):
+        yield Hit(node, f"rows are picked out of {one}, but {other} is only cut to as many.")
+    for node, one, other in listed_apart(script) if not script.tests else ():
+        yield Hit(
+            node, f"{one} and {other} are listed apart, in whatever order the file system has: sort both.", "look"
+        )
+    if script.mentions(*MOVING):
+        yield from put_apart(script)
+
+
+MOVING = ("permutation", "randperm", "shuffle", "sample", "sort", "sorted", "sort_values")
+
+
+def put_apart(script: Script) -> Iterator[Hit]:
     yield from drawn_twice(script)
     yield from shuffled_twice(script)
     yield from only_inputs(script)
@@ -48,39 +56,9 @@ def check(script: Script) -> Iterator[Hit]:
     yield from shuffled_alone(script)
     yield from picked_apart(script)
     yield from sampled_alone(script)
-    yield from sorted_alone(script)
+    for node, one, other in sorted_alone(script):
+        yield Hit(node, f"{one} is sorted by itself, and {other}, which goes with it, is not.")
     yield from attributes_only(script)
-
-
-def sorted_alone(script: Script) -> Iterator[Hit]:
-    """self.paths = sorted(paths) beside self.labels = labels, where both are handed over together."""
-    for cls in script.module.classes:
-        init = cls.methods.get("__init__")
-        plain = {name: bare_param(init, defs) for name, defs in cls.attrs.items()} if init is not None else {}
-        for name, defs in cls.attrs.items() if init is not None else ():
-            value = defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else None
-            if not isinstance(value, ast.Call) or verb(value) not in ("sorted", "sort") or len(value.args) != 1:
-                continue
-            given = text(value.args[0])
-            kind = LABELS.match(name) or PATHS.match(name) or INPUTS.match(name)
-            if init is None or not kind or given not in init.params:
-                continue
-            for other, param in plain.items():
-                pair = LABELS.match(other) if not LABELS.match(name) else PATHS.match(other) or INPUTS.match(other)
-                if param and pair and param != given:
-                    yield Hit(defs[0].node, f"{name} is sorted by itself, and {other}, which goes with it, is not.")
-
-
-def bare_param(init: Scope | None, defs: list[Def]) -> str:
-    """labels of `self.labels = labels`, also as list(labels)"""
-    value = defs[0].value if len(defs) == 1 and defs[0].how == "=" and not defs[0].path else None
-    if (
-        isinstance(value, ast.Call)
-        and text(value.func) in ("list", "np.array", "torch.tensor")
-        and len(value.args) == 1
-    ):
-        value = value.args[0]
-    return value.id if isinstance(value, ast.Name) and init is not None and value.id in init.params else ""
 
 
 def picked_apart(script: Script) -> Iterator[Hit]:
@@ -125,6 +103,8 @@ def sampled_alone(script: Script) -> Iterator[Hit]:
             continue
         scope = script.scope(call)
         base, name = frame_of(call), text(statement.targets[0])
+        if base and base == name and (stale := taken_before(script, scope, name, call)):
+            yield Hit(call, f"{name} is shuffled after {stale} was taken from it: {stale} keeps the old order.")
         if not base or not INPUTS.match(name):
             continue
         if base == name:
@@ -146,6 +126,31 @@ def sampled_alone(script: Script) -> Iterator[Hit]:
                     and f"{name}.index" not in ast.unparse(made.value)
                 ):
                     yield Hit(call, f"{name} is shuffled and {other}, which goes with it, keeps the order of {base}.")
+
+
+def taken_before(script: Script, scope: Scope, frame: str, call: ast.Call) -> str:
+    """Labels that were taken out of a frame before it was shuffled, and are handed on with inputs taken out after."""
+    order = script.where(call).order
+    for name, defs in scope.defs.items():
+        if not LABELS.match(name) or any(made.where.order > order for made in defs):
+            continue
+        held = defs[-1].value if defs[-1].how == "=" and not defs[-1].path else None
+        arrays = isinstance(held, ast.Attribute) and held.attr == "values"
+        arrays = arrays or (isinstance(held, ast.Call) and verb(held) in ("to_numpy", "tolist", "to_list"))
+        if not arrays or not isinstance(held, ast.expr) or frame_of(held) != frame:
+            continue
+        later = [
+            one
+            for one, made in scope.defs.items()
+            if any(
+                part.how == "=" and part.where.order > order and frame_of(part.value) == frame
+                for part in made
+                if isinstance(part.value, ast.expr)
+            )
+        ]
+        if any(beside(script, name, one, order) for one in later):
+            return name
+    return ""
 
 
 def frame_of(call: ast.expr) -> str:
@@ -218,11 +223,6 @@ def partner_of(script: Script, scope: Scope, what: str, call: ast.Call) -> str:
         if LABELS.match(other.rsplit(".", 1)[-1]) and other != what and beside(script, other, what, 0):
             return other
     return ""
-
-
-PATHS = re.compile(
-    r"^(paths?|files?|filenames?|texts?|sentences|samples|images?_?paths?|docs|rows|sequences|seqs)$", re.I
-)
 
 
 def attr_defs(script: Script, scope: Scope, what: str) -> list[Def]:
@@ -352,8 +352,6 @@ def only_inputs(script: Script) -> Iterator[Hit]:
     """x = x[order], with an order that nothing else uses, and labels that go on beside x."""
     for scope in script.module.scopes:
         for name, defs in scope.defs.items():
-            if not INPUTS.match(name):
-                continue
             for made in defs:
                 value = made.value
                 if made.how != "=" or made.path or not isinstance(value, ast.Subscript):
@@ -437,7 +435,25 @@ def beside(script: Script, labels: str, inputs: str, order: int) -> bool:
     for node in script.module.up:
         if isinstance(node, ast.Tuple | ast.Call) and script.where(node).order > order:
             parts = node.elts if isinstance(node, ast.Tuple) else node.args
-            names = {bare(part) for part in parts}
+            names = {bare(part) for part in parts} - {""}
+            if len(names) < 2:
+                continue
+            names |= {one for name in names for one in cut_from(script, name, node)}
             if {labels, inputs} <= names:
                 return True
     return False
+
+
+def cut_from(script: Script, name: str, node: ast.AST) -> Iterator[str]:
+    """x of xb = torch.from_numpy(x[i : i + n]), and what x itself is only another name of."""
+    scope = script.scope(node)
+    for _ in range(3):
+        defs = [made for made in scope.defs.get(name, []) if made.how == "="]
+        held = defs[0] if len(defs) == 1 else None
+        value = element(held.value, held.path) if held is not None else None
+        if not isinstance(value, ast.Subscript | ast.Call | ast.Name):
+            return
+        name = bare(value)
+        if not name:
+            return
+        yield name

@@ -1,7 +1,7 @@
 """Training and held-out slices overlap.
 
 What it sees: two slices of one array with written-out or named bounds, one kept for training and one for validation
-or test, that share rows.
+or test, that share rows; a training subset over all of an order whose front is the held-out subset.
 Why it matters: shared rows are known by heart; the held-out score is too good by their share.
 Silent when: the bounds are not known or do not overlap.
 Fix: start the second slice where the first one ends.
@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from clew.lint.data import HELD_OUT, TRAIN, side
+from clew.lint.data import HELD_OUT, TRAIN, kept_as, side
 from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
@@ -37,6 +37,8 @@ def check(script: Script) -> Iterator[Hit]:
                     parts.setdefault(text(value.value), []).append((name, value.slice, made.node))
         if parts:
             yield from everything(scope, parts)
+        if "Subset" in script.module.calls:
+            yield from subsets(script, scope)
         for held in parts.values():
             train = [part for part in held if TRAIN.search(part[0]) and not HELD_OUT.search(part[0])]
             out = [part for part in held if HELD_OUT.search(part[0]) and not TRAIN.search(part[0])]
@@ -44,6 +46,19 @@ def check(script: Script) -> Iterator[Hit]:
                 for name, cut, node in out:
                     if overlap(script, train[0][1], cut):
                         yield Hit(node, f"{name} shares rows with {train[0][0]}.")
+
+
+def subsets(script: Script, scope: Scope) -> Iterator[Hit]:
+    """val = Subset(data, order[:n]) and train = Subset(data, order)."""
+    calls = [call for call in script.calls("Subset") if script.scope(call) is scope and len(call.args) == 2]
+    held = [(kept_as(script, call).rsplit(".", 1)[-1], text(call.args[0]), call.args[1], call) for call in calls]
+    for name, data, index, call in held:
+        if not TRAIN.search(name) or HELD_OUT.search(name) or not isinstance(index, ast.Name) or not data:
+            continue
+        for other, same, part, _ in held:
+            cut = isinstance(part, ast.Subscript) and text(part.value) == index.id
+            if same == data and cut and HELD_OUT.search(other) and not TRAIN.search(other):
+                yield Hit(call, f"{name} holds all of {index.id}, the rows of {other} included.")
 
 
 def everything(scope: Scope, parts: dict[str, list[tuple[str, Any, ast.AST]]]) -> Iterator[Hit]:

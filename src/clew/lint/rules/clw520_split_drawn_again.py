@@ -1,7 +1,8 @@
 """A trained model is scored on a split that is drawn anew.
 
 What it sees: a function or program that loads a model, draws a split at random without a seed, here or through a
-function of the project, and scores the model on the held-out part without fitting it.
+function of the project, and scores the model on the held-out part without fitting it; two random splits without a
+seed, of which one gives the training part and the other the held-out part.
 Why it matters: the split is not the one that the model was trained with. Most of the rows it is scored on were in its
 training set, and the score is that of training.
 Silent when: random_state, a generator or a seed is given, or the model is fitted in the same place.
@@ -11,7 +12,7 @@ Fix: give the split a fixed seed, or store the indices with the model.
 import ast
 from collections.abc import Iterator
 
-from clew.lint.data import helper
+from clew.lint.data import helper, side
 from clew.lint.index import Where
 from clew.lint.model import Related
 from clew.lint.registry import rule
@@ -27,9 +28,10 @@ SEEDS = ("seed", "manual_seed", "seed_everything", "set_seed", "set_random_seed"
     "split-drawn-again",
     "data.leak_split",
     "likely",
-    "load load_model load_state_dict load_from_checkpoint restore",
+    "load load_model load_state_dict load_from_checkpoint restore random_split",
 )
 def check(script: Script) -> Iterator[Hit]:
+    yield from drawn_apart(script)
     if script.tests or any(script.calls(*SEEDS)):
         return
     for scope in script.module.scopes:
@@ -43,6 +45,26 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(call, "the split is drawn anew: the model that is loaded here was trained on another one.")
             else:
                 yield from by_helper(script, call)
+
+
+def drawn_apart(script: Script) -> Iterator[Hit]:
+    """train, _ = random_split(augmented, ...); _, val = random_split(plain, ...): two draws, one part of each."""
+    calls = list(script.calls("random_split"))
+    if len(calls) < 2 or sum(1 for _ in script.calls(*SEEDS)) > 1:
+        return
+    kept: list[tuple[ast.Call, list[str]]] = []
+    for call in calls:
+        statement = script.statement(call)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        names = [text(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
+        if unseeded(script, call):
+            kept.append((call, [one for one in names if one != "_" and script.loads(one)]))
+    for first, one in kept:
+        for second, other in kept:
+            alone = len(one) == len(other) == 1 and script.scope(first) is script.scope(second)
+            if alone and side(one[0]) == "train" and side(other[0]) == "out":
+                says = f"{other[0]} is drawn anew, and shares rows with {one[0]}, which comes from another draw."
+                yield Hit(second, says)
 
 
 def by_helper(script: Script, call: ast.Call) -> Iterator[Hit]:

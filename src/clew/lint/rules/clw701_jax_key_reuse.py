@@ -1,7 +1,7 @@
 """A random key is used twice.
 
 What it sees: the same jax.random key given to two draws, or to one draw in a loop, without a split or fold_in between;
-the same with a key that goes into functions of the project, init or rngs.
+the same with a key that goes into functions of the project, init or rngs; a key kept on an object and never renewed.
 Why it matters: a key is a value, not a state: the same key gives the same numbers. Two layers start alike, every
 dropout mask is the same, every step adds the same noise.
 Silent when: the key is split or folded in between, or the draws lie on different branches.
@@ -12,8 +12,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from clew.lint.flow import apart
-from clew.lint.index import Scope, Where
+from clew.lint.flow import apart, outward
+from clew.lint.index import Class, Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.values import argument
@@ -38,6 +38,27 @@ def check(script: Script) -> Iterator[Hit]:
     for scope in script.module.scopes:
         if scope.kind in ("function", "module"):
             yield from reused(script, scope)
+    for cls in script.module.classes:
+        yield from never_split(script, cls)
+
+
+def never_split(script: Script, cls: Class) -> Iterator[Hit]:
+    """self.key = PRNGKey(seed) in __init__, and self.key given to a draw in a method, as it is each time."""
+    keys = {
+        name
+        for name, defs in cls.attrs.items()
+        if len(defs) == 1
+        and defs[0].where.block.scope.name == "__init__"
+        and isinstance(defs[0].value, ast.Call)
+        and script.dotted(defs[0].value.func) in MAKES[:2]
+    }
+    for method in cls.methods.values() if keys else ():
+        for call in method.calls if method.name not in ("__init__", "setup") else ():
+            dotted = script.dotted(call.func) if isinstance(call.func, ast.Attribute | ast.Name) else ""
+            key = text(script.arg(call, 0, "key"))
+            draw = dotted.startswith("jax.random.") and dotted.rsplit(".", 1)[-1] not in NOT_DRAWS
+            if draw and key.removeprefix(f"{method.me}.") in keys and key.startswith(f"{method.me}."):
+                yield Hit(call, f"{key} is never renewed: every call of {method.name} draws the same numbers.")
 
 
 def reused(script: Script, scope: Scope) -> Iterator[Hit]:
@@ -65,7 +86,7 @@ def reused(script: Script, scope: Scope) -> Iterator[Hit]:
                 yield Hit(
                     call, f"{name} was used for a draw on line {before.lineno} already: both give the same numbers."
                 )
-            elif loops_on(script, scope, name, call):
+            elif turns(script, scope, name, call, call.args[0] if call.args else call.keywords[0].value):
                 yield Hit(call, f"{name} is the same in every turn of the loop: every draw gives the same numbers.")
     yield from handed_on(script, scope, draws)
 
@@ -119,10 +140,9 @@ def keys_in(script: Script, scope: Scope, call: ast.Call) -> Iterator[ast.Name]:
             if isinstance(arg, ast.Dict) or last in ("init", "init_with_output"):
                 yield part
                 continue
-            for value in script.value(call.func):
-                func = value.func if value.kind == "function" else None
-                if func is not None and draws_from(script, func, call, part):
-                    yield part
+            func = behind(script, call.func, script.where(call))
+            if func is not None and draws_from(script, func, call, part):
+                yield part
 
 
 def behind(script: Script, node: ast.expr, where: Where) -> Scope | None:
@@ -130,6 +150,12 @@ def behind(script: Script, node: ast.expr, where: Where) -> Scope | None:
     if isinstance(node, ast.Call):
         wraps = script.at_home(where).dotted(node.func) in WRAPS and node.args
         return behind(script, node.args[0], where) if wraps else None
+    if isinstance(node, ast.Name):
+        for made in outward(node.id, where):
+            func = made.where.block.scope.module.functions.get(made.value) if made.how == "def" else None
+            home = script.at_home(made.where)
+            if func is not None and func.decorators() and all(wrapper(home, one) for one in func.decorators()):
+                return func
     for value in script.values.value(node, where, None) if isinstance(node, ast.Name | ast.Attribute) else ():
         if value.kind == "function":
             return value.func
@@ -138,7 +164,17 @@ def behind(script: Script, node: ast.expr, where: Where) -> Scope | None:
     return None
 
 
-WRAPS = ("jax.value_and_grad", "jax.grad", "jax.jit", "jax.vmap", "jax.pmap", "jax.checkpoint", "jax.remat")
+def wrapper(script: Script, node: ast.expr) -> bool:
+    """@jax.jit, @eqx.filter_value_and_grad, @partial(jax.jit, static_argnums=1)"""
+    if isinstance(node, ast.Call):
+        return wrapper(script, node.args[0]) if script.dotted(node.func) == "functools.partial" and node.args else False
+    return script.dotted(node) in WRAPS
+
+
+WRAPS = frozenset(
+    "jax.value_and_grad jax.grad jax.jit jax.vmap jax.pmap jax.checkpoint jax.remat equinox.filter_jit "
+    "equinox.filter_grad equinox.filter_value_and_grad equinox.filter_vmap flax.nnx.jit".split()
+)
 
 
 def draws_from(script: Script, func: Scope, call: ast.Call, node: ast.AST, deep: int = 3) -> bool:
@@ -187,7 +223,7 @@ def split_off(script: Script, node: ast.Call) -> bool:
     )
 
 
-def turns(script: Script, scope: Scope, name: str, call: ast.Call, node: ast.Name) -> bool:
+def turns(script: Script, scope: Scope, name: str, call: ast.Call, node: ast.AST) -> bool:
     """Whether a call runs again with the same key: in a loop, or in a comprehension, that does not make a new one."""
     at: ast.AST | None = node
     while isinstance(at, ast.expr):

@@ -56,7 +56,11 @@ def check(script: Script) -> Iterator[Hit]:
                 node, "adds the value of the next state to every reward, that of an episode's end included.", "look"
             )
             continue
-        lost = discounted(node) and (unread(script, where.block.scope) or unread_in_loop(script, where.block.scope))
+        lost = discounted(node) and (
+            unread(script, where.block.scope)
+            or unread_in_loop(script, where.block.scope)
+            or stored_unread(script, where.block.scope)
+        )
         if (told or lost) and not uses_flag(node, where, 4):
             yield Hit(
                 node,
@@ -183,6 +187,20 @@ def unread_in_loop(script: Script, scope: Scope) -> bool:
             arg = zipped.args[made.path[0]] if 0 <= made.path[0] < len(zipped.args) else None
             if arg is not None and any(DONE.search(word) for word in words(arg)):
                 return not any(script.scope(node) is scope for node in script.loads(name) if isinstance(node, ast.Name))
+    return False
+
+
+def stored_unread(script: Script, scope: Scope) -> bool:
+    """self.dones is filled beside self.rewards, and nothing ever reads it, while values are handed on at the end."""
+    cls = script.class_of(scope)
+    handed = any(NEXT.search(name) or name in ("last_value", "final_value") for name in scope.params)
+    for name in cls.attrs if cls is not None and handed else ():
+        if not DONE.search(name) or script.project.neighbours_with(script.module.path, f".{name}"):
+            continue
+        above = [script.parent(node) for node in script.loads(name)]
+        fills = ("append", "clear", "extend")
+        if above and all(isinstance(one, ast.Attribute) and one.attr in fills for one in above):
+            return True
     return False
 
 
