@@ -4,10 +4,11 @@ import ast
 from typing import Any, NamedTuple
 
 from clew.lint.flow import reaching
+from clew.lint.given import argument, default_of
 from clew.lint.index import Scope, Where
 from clew.lint.script import Script, text
 from clew.lint.trail import root
-from clew.lint.values import Context, argument, default_of
+from clew.lint.value import Context
 
 DEEP = 10
 KEEPS = frozenset(

@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from clew.lint.flow import reaching
+from clew.lint.given import argument, default_of
 from clew.lint.index import Def, Scope, Where
 from clew.lint.script import Script, text
-from clew.lint.values import Context, argument, default_of
+from clew.lint.value import Context
 
 HELD_OUT = re.compile(
     r"(^|_)(test|val|valid|validation|dev|holdout|te|oos|eval)(_|$|\d)|(^|_)[xy]_?(test|val|te)", re.I

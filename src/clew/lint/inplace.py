@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.data import helper
+from clew.lint.given import argument
 from clew.lint.index import Scope
 from clew.lint.script import Script, text
 from clew.lint.trail import root
-from clew.lint.values import argument
 
 WRITES = frozenset(
     "mul_ add_ sub_ div_ clamp_ relu_ masked_fill_ copy_ zero_ fill_ neg_ pow_ exp_ sigmoid_ normal_ uniform_ "

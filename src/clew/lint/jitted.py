@@ -3,9 +3,9 @@
 import ast
 from typing import Any, NamedTuple
 
+from clew.lint.given import argument
 from clew.lint.index import Scope
 from clew.lint.script import Script, text
-from clew.lint.values import argument
 
 TRACERS = (
     "jax.jit",

@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from clew.lint.given import argument
 from clew.lint.script import Script
-from clew.lint.values import Alternatives, Value, argument
+from clew.lint.value import Alternatives, Value
 
 # What a loss wants of its predictions, by the name of its function and of its class.
 WANTS = {

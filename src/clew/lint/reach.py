@@ -11,10 +11,11 @@ import re
 from typing import Any, NamedTuple
 
 from clew.lint.flow import reaching
+from clew.lint.given import argument, default_of
 from clew.lint.gradient import LEAVING, WRAPPING, Cut
 from clew.lint.index import Def, Scope, Where
 from clew.lint.script import Script, text
-from clew.lint.values import Alternatives, argument, default_of
+from clew.lint.value import Alternatives
 
 FUEL = 500
 DEEP = 8

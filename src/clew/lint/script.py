@@ -8,7 +8,8 @@ from clew.lint.conditions import Known
 from clew.lint.index import Class, Def, Module, Scope, Where
 from clew.lint.model import Edit, Fix, Related
 from clew.lint.project import Project
-from clew.lint.values import NOTHING, Alternatives, Value, Values, canonical
+from clew.lint.value import NOTHING, Alternatives, Value, canonical
+from clew.lint.values import Values
 
 GRAD_OFF = frozenset(
     ("torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torch.autograd.inference_mode")

@@ -5,9 +5,10 @@ from typing import Any
 
 from clew.lint import series
 from clew.lint.flow import outward, reaching
+from clew.lint.given import argument, default_of
 from clew.lint.index import Where
 from clew.lint.script import Script
-from clew.lint.values import Value, argument, default_of
+from clew.lint.value import Value
 
 ELEMENTWISE = frozenset(
     "relu sigmoid tanh float double half to cuda cpu detach clone abs exp log sqrt square pow clamp contiguous type "

@@ -8,7 +8,7 @@ from clew.lint.flow import reaching
 from clew.lint.gradient import LOSSES
 from clew.lint.index import Scope, Where
 from clew.lint.script import Script
-from clew.lint.values import Context
+from clew.lint.value import Context
 
 # Methods and functions that keep the sign of what they work on.
 KEEPS = frozenset(

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from clew.lint.data import helper
+from clew.lint.given import argument
 from clew.lint.index import Scope, Where
 from clew.lint.script import Script, text
-from clew.lint.values import argument
 
 FREES = ("unfreeze", "thaw", "trainable", "unlock")
 

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from clew.lint.flow import reaching
+from clew.lint.given import argument, default_of
 from clew.lint.index import Class, Def, Scope, Where
 from clew.lint.script import Script, text
-from clew.lint.values import Context, argument, default_of
+from clew.lint.value import Context
 
 STEPS = 260
 MOST_CALLERS = 5

@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+from clew.lint.given import argument
 from clew.lint.index import Block, Scope, Where
 from clew.lint.project import Silence
 from clew.lint.script import Script, text
-from clew.lint.values import Alternatives, Value, argument
+from clew.lint.value import Alternatives, Value
 
 DEEP = 3
 OPTIMIZER = re.compile(

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from clew.lint.given import argument
 from clew.lint.index import Block, Scope
 from clew.lint.script import Script, text
 from clew.lint.training import Loop, training
-from clew.lint.values import argument
 
 NAMED = re.compile(
     r"(^|[^a-z])(val|valid|validate|validation|test|eval|evaluate|evaluation|dev|holdout)([^a-z]|$)|(val|valid|test|eval)_?(loader|dl|set|data|iter)",

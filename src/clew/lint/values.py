@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 from clew.lint import fields
 from clew.lint.branches import alive, taken
 from clew.lint.flow import reaching
+from clew.lint.given import argument, default_of, empty, keyed_by, starred, tells
 from clew.lint.index import Class, Def, Module, Scope, Where
+from clew.lint.networks import networks
+from clew.lint.sequences import TRANSPARENT_LAYERS, last_layer
+from clew.lint.value import NOTHING, Alternatives, Context, Value, canonical, model_like
 
 # Calls after which the values are still the same values, if in another shape, type or place.
 SAME = frozenset(
@@ -46,71 +50,9 @@ LAYERS = {
     "ReLU": "relu",
     "Tanh": "tanh",
 }
-# An average of scores is a score, one of probabilities a probability.
-TRANSPARENT_LAYERS = frozenset(
-    "Dropout Dropout1d Dropout2d Flatten Unflatten Identity AlphaDropout AdaptiveAvgPool1d AdaptiveAvgPool2d AvgPool1d "
-    "AvgPool2d Upsample PixelShuffle".split()
-)
 FUEL = 400
 DEPTH = 30
 MOST = 8
-
-
-class Value:
-    """One thing that an expression may be.
-
-    kind       name                       other fields
-    unknown
-    ref        dotted name outside        a module, function or class of a library
-    class                                 cls
-    function                              func, owner (the instance it is bound to)
-    instance   dotted class, or ""        cls when it is the project's own; node is the call that made it
-    made       what was called            node, where: the result of calling a library's function or a method
-    const                                 const
-    items                                 items: a literal list, tuple, set, or the values of a dict
-    param      its name                   func: nobody in sight calls it
-    element                               node: the loop's iterable
-    binop, unop                           node, where
-    attr       the attribute's name       node, where: of something unknown
-    module                                module: one of the project's files
-    """
-
-    __slots__ = ("cls", "const", "func", "items", "kind", "module", "name", "node", "owner", "where")
-
-    def __init__(
-        self,
-        kind: str,
-        name: str = "",
-        node: Any = None,
-        where: Where | None = None,
-        cls: Class | None = None,
-        func: Scope | None = None,
-        owner: "Value | None" = None,
-        const: Any = None,
-        items: tuple[Any, ...] = (),
-        module: Module | None = None,
-    ) -> None:
-        self.kind, self.name, self.node, self.where, self.cls = kind, name, node, where, cls
-        self.func, self.owner, self.const, self.items, self.module = func, owner, const, items, module
-
-    def __repr__(self) -> str:
-        return f"<{self.kind} {self.name or (self.cls and self.cls.name) or (self.func and self.func.name) or ''}>"
-
-
-UNKNOWN = Value("unknown")
-NOTHING = (UNKNOWN,)
-Alternatives = tuple[Value, ...]
-UNSETTLED: list[Class] = []
-
-
-class Context(NamedTuple):
-    """The call through which a function is being looked at."""
-
-    func: Scope
-    call: ast.Call
-    where: Where
-    owner: Value | None
-    outer: "Context | None"
 
 
 class Values:
@@ -316,50 +258,11 @@ class Values:
         like = MODEL_NAMES.match(made.name) or low in func.module.lowered()
         if not like or func.module.names.isdisjoint(TRAINS):
             return ()
-        roots = self.networks(func.module)
+        roots = networks(self, func.module)
         fits = [cls for cls in roots if cls.name.lower() == low] or (roots if MODEL_NAMES.match(made.name) else [])
         if len(fits) != 1 or fits[0] is func.cls:
             return ()
         return (Value("instance", cls=fits[0], const="guess"),)
-
-    def networks(self, module: Module) -> list[Class]:
-        """The networks of a file that are no part of another one in it: defined there, or imported from the project."""
-        if module in self.roots:
-            self.cuts += self.roots[module] is UNSETTLED
-        else:
-            self.roots[module] = UNSETTLED
-            found: list[Class] = []
-            for defs in module.main.defs.values():
-                for made in defs:
-                    if made.how not in ("class", "import") or not made.name[:1].isupper():
-                        continue
-                    found += [one.cls for one in self.defined(made, None) if one.kind == "class" and one.cls]
-            found = [
-                cls
-                for cls in dict.fromkeys(found)
-                if not cls.name.endswith(("Loss", "Criterion", "Metric"))
-                and any(base.startswith("torch.nn.") for base in self.bases(cls))
-            ]
-            found = [cls for cls in found if self.layered(cls)]
-            used = {
-                part.id if isinstance(part, ast.Name) else part.attr
-                for cls in found
-                for part in ast.walk(cls.node)
-                if isinstance(part, ast.Name | ast.Attribute)
-            }
-            self.roots[module] = [cls for cls in found if cls.name not in used]
-        return self.roots[module]
-
-    def layered(self, cls: Class, deep: int = 3) -> bool:
-        """Whether a class makes layers, of its own or in its parts: a loss put together from losses makes none."""
-        made = [one for held in cls.attrs.values() for one in held if made_of_layers(one.value)]
-        for one in made:
-            parts = self.defined(one, None) if deep else NOTHING
-            if not all(part.kind == "instance" and (part.cls or part.name.endswith("Loss")) for part in parts):
-                return True
-            if any(self.layered(part.cls, deep - 1) for part in parts if part.cls is not None and part.cls is not cls):
-                return True
-        return False
 
     # attributes
 
@@ -566,76 +469,9 @@ class Values:
         if last in TRANSPARENT_LAYERS and node.args:
             return self.value(node.args[0], where, context)
         if last == "Sequential" and called.where is not None:
-            layer = self.last_layer(called, context)
+            layer = last_layer(self, called, context)
             return self.join(self.result(value, node, where, context) for value in layer)
         return (Value("made", f"{called.name}()", node, where, owner=called),)
-
-    def last_layer(self, sequential: Value, context: Context | None) -> Alternatives:
-        args = sequential.node.args
-        assert sequential.where is not None
-        layers: list[Any] | None = list(args)
-        if len(args) == 1:
-            layers = self.sequence(args[0].value if isinstance(args[0], ast.Starred) else args[0], sequential)
-        for layer in reversed(layers or []):
-            if isinstance(layer, ast.Starred):
-                inner = self.sequence(layer.value, sequential)
-                layer = inner[-1] if inner else None
-            if layer is None:
-                return NOTHING
-            at = sequential.where.block.scope.module.where(layer)
-            inner_at = self.inside(sequential, context)
-            values = self.value(layer, at, inner_at if at.block.scope is sequential.where.block.scope else None)
-            names = [value.name.rsplit(".", 1)[-1] for value in values]
-            if not all(name in TRANSPARENT_LAYERS for name in names):
-                return values
-        return NOTHING
-
-    def sequence(self, node: Any, sequential: Value) -> list[Any] | None:
-        """The layers that a list expression holds, with what was appended to it; None when that is not plain."""
-        assert sequential.where is not None
-        if isinstance(node, ast.Call) and node.args and isinstance(node.func, ast.Name | ast.Attribute):
-            name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-            if name in ("OrderedDict", "list", "tuple"):
-                return self.sequence(node.args[0], sequential)
-        if isinstance(node, ast.List | ast.Tuple):
-            return [item.elts[1] if isinstance(item, ast.Tuple) and len(item.elts) == 2 else item for item in node.elts]
-        if isinstance(node, ast.Dict):
-            return list(node.values)
-        if isinstance(node, ast.Name):
-            return self.grown(node, sequential.where, self.inside(sequential, None))
-        return [node] if isinstance(node, ast.Call) else None
-
-    def grown(self, node: ast.Name, where: Where, context: Context | None) -> list[Any] | None:
-        """What a list holds that was filled step by step; None stands for what may or may not be there."""
-        scope = where.block.scope
-        around = where.block.chain()
-        found: list[tuple[int, Any]] = []
-        for made in scope.defs.get(node.id, []):
-            value = made.value
-            if made.how == "aug" and isinstance(value, ast.AugAssign):
-                value = value.value
-            for step in made.path:  # layers, width = [], n
-                value = value.elts[step] if isinstance(value, ast.Tuple) and 0 <= step < len(value.elts) else None
-            if not isinstance(value, ast.List):
-                return None
-            way = taken(self, made.where.block, around, context) if made.where.block not in around else True
-            if way is not False:
-                open_ = way is None and not made.where.block.loops()
-                found += [(made.where.order, None if open_ else item) for item in value.elts]
-        module = scope.module
-        for call in scope.calls:
-            func = call.func
-            if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == node.id:
-                if func.attr == "append" and len(call.args) == 1:
-                    at = module.where(call)
-                    way = taken(self, at.block, around, context) if at.block not in around else True
-                    if way is not False:
-                        open_ = way is None and not at.block.loops()
-                        found.append((at.order, None if open_ else call.args[0]))
-                elif func.attr in ("extend", "insert"):
-                    found.append((module.where(call).order, None))
-        found.sort(key=lambda pair: pair[0])
-        return [item for order, item in found if order < where.order]
 
     # other expressions
 
@@ -819,79 +655,3 @@ HANDLERS: dict[type, Any] = {
 
 TRAINS = frozenset(("backward", "manual_backward", "zero_grad", "training_step", "compute_loss"))
 MODEL_NAMES = re.compile(r"^(model|net|network|module|classifier|policy_net|nn_model)$", re.I)
-
-
-def keyed_by(node: ast.expr, names: set[str], key: str) -> bool:
-    """@register("mlp")"""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in names:
-        return False
-    return any(isinstance(arg, ast.Constant) and arg.value == key for arg in node.args)
-
-
-def model_like(value: Value) -> bool:
-    """Whether a value is an object, or a network out of a library's collection."""
-    return value.kind == "instance" or value.name.startswith(("torchvision.models.", "timm.create_model"))
-
-
-def tells(node: ast.expr | None) -> bool:
-    """Whether a default says what kind of thing a parameter is; a number or a switch may be anything."""
-    return isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Dict) or (
-        isinstance(node, ast.Constant) and isinstance(node.value, str)
-    )
-
-
-def made_of_layers(node: Any) -> bool:
-    """Whether an expression calls something that is named like a class."""
-    return isinstance(node, ast.AST) and any(
-        isinstance(part, ast.Call)
-        and (part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", ""))[:1].isupper()
-        for part in ast.walk(node)
-    )
-
-
-def starred(call: ast.Call) -> bool:
-    return any(isinstance(arg, ast.Starred) for arg in call.args) or any(word.arg is None for word in call.keywords)
-
-
-def empty(made: Def) -> bool:
-    return isinstance(made.value, ast.Constant) and made.value.value is None
-
-
-def argument(call: ast.Call, func: Scope, name: str) -> ast.expr | None:
-    """What `call` gives for the parameter `name` of `func`; None when it gives nothing, or hides it behind a star."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
-    if any(isinstance(arg, ast.Starred) for arg in call.args):
-        return None
-    if name not in func.params:
-        return None
-    at = func.params.index(name) - (1 if func.me else 0)
-    return call.args[at] if 0 <= at < len(call.args) else None
-
-
-def default_of(func: Scope, name: str) -> ast.expr | None:
-    args = getattr(func.node, "args", None)
-    if not isinstance(args, ast.arguments):
-        return None
-    plain = [*args.posonlyargs, *args.args]
-    for arg, default in zip(reversed(plain), reversed(args.defaults), strict=False):
-        if arg.arg == name:
-            return default
-    for arg, given in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-        if arg.arg == name:
-            return given
-    return None
-
-
-def canonical(dotted: str) -> str:
-    """One spelling for what a library exports under several."""
-    if dotted.startswith("torch."):
-        if dotted.startswith("torch.nn.modules."):
-            return "torch.nn." + dotted.rsplit(".", 1)[-1]
-        if dotted.startswith("torch.optim.") and dotted.count(".") == 3 and dotted.rsplit(".", 1)[-1][:1].isupper():
-            part = dotted.split(".")
-            return dotted if part[2] in ("lr_scheduler", "swa_utils") else f"torch.optim.{part[3]}"
-        if dotted.startswith("torch.functional."):
-            return "torch." + dotted[17:]
-    return dotted

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.flow import reaching
+from clew.lint.given import argument
 from clew.lint.index import Scope, Where
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.validation import applied
-from clew.lint.values import argument
 
 
 @rule(

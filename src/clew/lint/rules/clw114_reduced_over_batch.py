@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.flow import reaching
+from clew.lint.given import argument
 from clew.lint.index import Def, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
-from clew.lint.values import argument
 
 REDUCES = ("mean", "sum", "max", "amax", "min", "amin", "logsumexp", "normalize", "cosine_similarity", "std", "norm")
 FIRST = ("Conv1d", "Conv2d", "Conv3d", "BatchNorm1d", "BatchNorm2d", "MaxPool2d", "AdaptiveAvgPool2d", "MaxPool1d")

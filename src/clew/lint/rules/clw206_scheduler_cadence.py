@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.fields import spoken
+from clew.lint.given import default_of
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Event, Loop, here, training, within
-from clew.lint.values import Value, default_of
+from clew.lint.value import Value
 
 EPOCHS = 1000  # milestones beyond this count batches
 

@@ -12,11 +12,11 @@ import ast
 from collections.abc import Iterator
 
 from clew.lint.data import helper
+from clew.lint.given import argument
 from clew.lint.index import Block, Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Loop, training
-from clew.lint.values import argument
 
 OPTIMIZERS = "Adam AdamW SGD RMSprop Adagrad Adamax NAdam RAdam Adadelta Rprop ASGD SparseAdam Adafactor".split()
 

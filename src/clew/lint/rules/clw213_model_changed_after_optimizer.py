@@ -15,11 +15,11 @@ from typing import Any
 
 from clew.lint.data import helper
 from clew.lint.flow import apart
+from clew.lint.given import argument
 from clew.lint.index import Class, Scope, Where
 from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
 from clew.lint.script import Hit, Script, text
-from clew.lint.values import argument
 
 
 @rule(

@@ -19,7 +19,7 @@ from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import training
-from clew.lint.values import Value
+from clew.lint.value import Value
 
 
 @rule("CLW214", "optimizer-of-old-model", "train.params_not_in_optimizer", "likely", "backward " + " ".join(OPTIMIZERS))

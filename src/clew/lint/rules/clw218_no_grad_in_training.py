@@ -26,7 +26,7 @@ from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS
 from clew.lint.rules.clw224_model_not_in_optimizer import weighs
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Loop, trained, training
-from clew.lint.values import Value
+from clew.lint.value import Value
 
 
 @rule(

@@ -12,10 +12,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from clew.lint.given import argument
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.values import argument
 
 TYPOS = frozenset(
     "require_grad require_grads requires_grads required_grad requires_gradient requiers_grad requre_grad "

@@ -20,7 +20,7 @@ from clew.lint.rules.clw401_unregistered_modules import weighty
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Loop, trained, training
 from clew.lint.validation import called_in
-from clew.lint.values import Value
+from clew.lint.value import Value
 
 
 @rule(

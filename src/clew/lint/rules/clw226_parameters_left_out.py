@@ -18,7 +18,7 @@ from clew.lint.reach import network
 from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS
 from clew.lint.script import Hit, Script, text
-from clew.lint.values import Value
+from clew.lint.value import Value
 
 FREEZES = ("requires_grad_", "freeze", "lora_alpha", "peft")
 

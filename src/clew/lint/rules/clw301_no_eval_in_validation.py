@@ -16,12 +16,12 @@ from collections.abc import Iterator
 
 from clew.lint.conditions import spelled
 from clew.lint.data import side
+from clew.lint.given import argument
 from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import Event, here, training
 from clew.lint.validation import MEASURES, NAMED, NOT_LOOPS, applied, has_modes, prepared, validations
-from clew.lint.values import argument
 
 
 @rule(

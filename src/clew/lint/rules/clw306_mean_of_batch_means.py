@@ -14,12 +14,12 @@ from collections.abc import Iterator
 
 from clew.lint.data import helper
 from clew.lint.flow import reaching
+from clew.lint.given import default_of
 from clew.lint.index import Block, Def, Scope
 from clew.lint.losses import loss_calls
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.validation import validations
-from clew.lint.values import default_of
 
 
 @rule("CLW306", "mean-of-batch-means", "loss.metric_misaligned", "look", "mean no_grad inference_mode")

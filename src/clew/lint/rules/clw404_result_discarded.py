@@ -16,12 +16,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.lint.flow import reaching
+from clew.lint.given import argument
 from clew.lint.index import Where
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.trail import Step, said_by, trail
-from clew.lint.values import argument
 
 METHODS = frozenset(
     "masked_fill clamp clamp_min clamp_max masked_scatter index_fill detach unsqueeze transpose permute softmax "

@@ -20,13 +20,13 @@ from typing import Any
 from clew.lint.data import helper
 from clew.lint.divide import element
 from clew.lint.flow import apart, reaching
+from clew.lint.given import argument
 from clew.lint.index import Scope
 from clew.lint.inplace import WRITES, drawn, read_after, shared
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.trail import root, verb
-from clew.lint.values import argument
 
 SAVES = frozenset("exp sigmoid tanh softmax log_softmax sqrt rsqrt reciprocal".split())
 

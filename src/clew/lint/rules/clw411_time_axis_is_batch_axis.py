@@ -17,7 +17,7 @@ from clew.lint.flow import reaching
 from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.values import Value
+from clew.lint.value import Value
 
 RECURRENT = ("LSTM", "GRU", "RNN")
 ATTENTIVE = ("TransformerEncoder", "TransformerEncoderLayer", "TransformerDecoder", "MultiheadAttention")

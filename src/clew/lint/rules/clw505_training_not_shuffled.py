@@ -20,7 +20,7 @@ from clew.lint.model import Fix, Related
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import training
-from clew.lint.values import Context, Value
+from clew.lint.value import Context, Value
 
 TRAIN = re.compile(r"(^|[._ ])(train|training|tr)(_|$|\.)|trainloader|trainset|train_?(data)?loader|train_dl", re.I)
 SERVES = re.compile(

@@ -17,7 +17,7 @@ from clew.lint.index import Def, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.trail import trail, verb
-from clew.lint.values import Context, Value
+from clew.lint.value import Context, Value
 
 RANDOM = re.compile(
     r"(RandomCrop|RandomResizedCrop|Random\w*Flip|RandomRotation|ColorJitter|RandomErasing|RandAugment|AutoAugment|TrivialAugment\w*|RandomAffine|RandomPerspective|RandomGrayscale|GaussNoise|HorizontalFlip|VerticalFlip|MixUp|CutMix)$"

@@ -17,7 +17,7 @@ from clew.lint.pairing import INPUTS, LABELS, PATHS, cut_to_length, listed_apart
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.trail import trail, verb
-from clew.lint.values import Value
+from clew.lint.value import Value
 
 DRAWS = ("numpy.random.permutation", "torch.randperm")
 SHUFFLES = ("numpy.random.shuffle", "random.shuffle")

@@ -15,11 +15,11 @@ from typing import Any
 
 from clew.lint.data import Split, helper, splits
 from clew.lint.divide import divided, divisions, element
+from clew.lint.given import argument, default_of
 from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, one_a_line, text
 from clew.lint.trail import trail
-from clew.lint.values import argument, default_of
 
 
 @rule("CLW517", "target-encoded-before-split", "data.leak_target", "likely", "groupby train_test_split")

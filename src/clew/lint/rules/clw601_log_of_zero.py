@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
-from clew.lint.values import Alternatives, Value
+from clew.lint.value import Alternatives, Value
 
 STABLE = {"softmax": "log_softmax", "sigmoid": "logsigmoid"}
 LOGS = ("log", "log2", "log10")

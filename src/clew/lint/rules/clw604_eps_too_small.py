@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from clew.lint.data import helper
 from clew.lint.divide import element
 from clew.lint.flow import outward
+from clew.lint.given import argument, default_of
 from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.values import argument, default_of
 
 SMALLEST = 6e-8
 

@@ -12,11 +12,11 @@ Fix: keep the weights in float32 and use autocast with a GradScaler.
 import ast
 from collections.abc import Iterator
 
+from clew.lint.given import argument
 from clew.lint.index import Scope
 from clew.lint.registry import rule
 from clew.lint.rules.clw212_optimizer_in_loop import OPTIMIZERS, owner
 from clew.lint.script import Hit, Script, text
-from clew.lint.values import argument
 
 CARE = ("GradScaler", "autocast", "deepspeed", "apex", "FP16_Optimizer", "amp")
 

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterator
 
 from clew.lint.flow import apart, outward
+from clew.lint.given import argument
 from clew.lint.index import Class, Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
-from clew.lint.values import argument
 
 NOT_DRAWS = (
     "split",

@@ -12,11 +12,11 @@ import ast
 from collections.abc import Iterator
 
 from clew.lint.data import helper
+from clew.lint.given import argument
 from clew.lint.index import Where
 from clew.lint.jitted import traced, tracing
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
-from clew.lint.values import argument
 
 HARMLESS = (
     "numpy.prod",
