@@ -91,7 +91,7 @@ def test_real_labels_are_the_easier_lesson(name: str) -> None:
 
 
 def test_targets_that_are_hard_to_tell_are_not_taken_for_any_others() -> None:
-    """The noise of a diffusion step: little of it is learned soon, and yet more than of noise that was dealt out anew."""
+    """The noise of a diffusion step: little of it is learned soon, and yet more than of noise dealt out anew."""
     assert not gains_alike(real=0.881, permuted=0.917, without=1.0)
     assert gains_alike(real=0.881, permuted=0.885, without=1.0)
     assert gains_alike(real=0.9, permuted=0.88, without=1.0)
