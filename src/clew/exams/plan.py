@@ -36,8 +36,9 @@ DEAR = 0.05
 PASSES = 10
 """An exam that does not train still calls the model about this often."""
 PATIENCE = 4.0
-SHORTEST_LIMIT = 5.0
-"""An exam may take this many times its estimate, and never less than so many seconds, before it is given up."""
+SHORTEST_LIMIT, SHARE = 5.0, 0.25
+"""An exam may take this many times its estimate, and never less than so many seconds or this share of what is left,
+before it is given up: a machine that other work makes slow must not change what is found while there is time."""
 
 
 OF_LABELS = frozenset(
@@ -355,7 +356,7 @@ class _Sitting:
         return left[best.test]._replace(why=f"worth {best.gain:.2g} bits")
 
     def make(self, planned: Planned) -> None:
-        limit = min(self.left(), max(SHORTEST_LIMIT, PATIENCE * planned.seconds))
+        limit = min(self.left(), max(SHORTEST_LIMIT, PATIENCE * planned.seconds, SHARE * self.left()))
         self.at = time.monotonic()
         self.say(planned, 0.0)
         sat = sit(
