@@ -254,6 +254,16 @@ def test_the_cache_is_used_and_notices_changes(lint: Clew, monkeypatch: pytest.M
     assert rules(lint(".", "--format", "json").out) == []
 
 
+@pytest.mark.parametrize("part", ["read", "files", "made_by", ""])
+def test_a_cache_that_lacks_something_is_no_error(lint: Clew, tmp_path: Path, part: str) -> None:
+    put(a=EVAL)
+    first = lint(".", "--format", "json").out
+    (kept,) = (tmp_path / "cache").rglob("*.json")
+    table = json.loads(kept.read_text())
+    kept.write_text(json.dumps({name: held for name, held in table.items() if name != part} if part else [1]))
+    assert lint(".", "--format", "json").out == first
+
+
 def no_look(*_: Any) -> Any:
     raise AssertionError("the file was looked at again")
 

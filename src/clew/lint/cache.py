@@ -29,12 +29,14 @@ class Cache:
         try:
             with open(self.path, encoding="utf-8") as file:
                 table = json.load(file)
-        except (OSError, ValueError):
+            if table["made_by"] != fingerprint():
+                return
+            held, read = dict(table["files"]), [(str(path), stamp) for path, stamp in table["read"]]
+        except (OSError, ValueError, KeyError, TypeError):
             return
-        if isinstance(table, dict) and table.get("made_by") == fingerprint() and isinstance(table.get("files"), dict):
-            self.held = table["files"]
-            self.read = {path: number for number, (path, _) in enumerate(table["read"])}
-            self.stale = {number for number, (path, stamp) in enumerate(table["read"]) if self.stamp(path) != stamp}
+        self.held = held
+        self.read = {path: number for number, (path, _) in enumerate(read)}
+        self.stale = {number for number, (path, stamp) in enumerate(read) if self.stamp(path) != stamp}
 
     def stamp(self, path: str) -> Stamp | None:
         if path not in self.stamps:
