@@ -55,22 +55,33 @@ def reward_lines(kind: type | None) -> list[Place]:
         return []
     step = inspect.unwrap(step)
     file = step.__code__.co_filename
-    if not is_users(file):
-        return []
-    try:
-        lines, first = inspect.getsourcelines(step)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError, TypeError):
-        return []
-    given = [
-        node.value.elts[1]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) >= 3
-    ]
+    tree, first = _read(step)
+    given = _given_back(tree, 1)
     names = {each.id for part in given for each in ast.walk(part) if isinstance(each, ast.Name)}
     found = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and sets(node, names)]
     found = found or [part.lineno for part in given]
     return [Place(shown(file), first + line - 1, symbol=step.__qualname__) for line in sorted(set(found))[:MOST]]
+
+
+def _read(method: FunctionType) -> tuple[ast.Module, int]:
+    """The tree of a method of the user's and its first line; an empty tree for methods of others."""
+    nothing = ast.Module(body=[], type_ignores=[]), 1
+    if not is_users(method.__code__.co_filename):
+        return nothing
+    try:
+        lines, first = inspect.getsourcelines(method)
+        return ast.parse(textwrap.dedent("".join(lines))), first
+    except (OSError, SyntaxError, TypeError):
+        return nothing
+
+
+def _given_back(tree: ast.Module, at: int) -> list[ast.expr]:
+    """What a `step` gives back in one place of its tuples."""
+    return [
+        node.value.elts[at]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) >= 3
+    ]
 
 
 def sets(node: ast.AST, names: set[str]) -> bool:
@@ -195,11 +206,7 @@ def observation_lines(kind: type | None) -> list[Place]:
         return []
     found: list[Place] = []
     for method in _makers(kind, inspect.unwrap(step)):
-        try:
-            lines, first = inspect.getsourcelines(method)
-            tree = ast.parse(textwrap.dedent("".join(lines)))
-        except (OSError, SyntaxError, TypeError):
-            continue
+        tree, first = _read(method)
         file = method.__code__.co_filename
         held = [node for node in ast.walk(tree) if isinstance(node, ast.Return) and node.value is not None]
         names = {each for node in held for each in called(node)}
@@ -211,18 +218,8 @@ def observation_lines(kind: type | None) -> list[Place]:
 
 def _makers(kind: type, step: FunctionType) -> list[FunctionType]:
     """Methods that `step` calls for the first of what it returns."""
-    if not is_users(step.__code__.co_filename):
-        return []
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(step)))
-    except (OSError, SyntaxError, TypeError):
-        return []
-    first = [
-        node.value.elts[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and len(node.value.elts) >= 3
-    ]
-    names = {name for part in first for name in called(part)}
+    tree, _ = _read(step)
+    names = {name for part in _given_back(tree, 0) for name in called(part)}
     values = [node.value for node in ast.walk(tree) if isinstance(node, ast.Assign) and {*_set_by(node)} & names]
     names |= {name for value in values for name in called(value)}
     held = [
