@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.casebook import fit
-from clew.casebook.fit import Sight, best, counted, others, scores, sights, tables
+from clew.casebook.fit import Sight, best, counted, sights, tables
 from clew.casebook.judge import Record, Trial
 from clew.casebook.tables import HEALTHY, Fault, healthy
 from clew.knowledge.base import FOLDER
@@ -50,13 +50,12 @@ def test_a_guess_counts_as_so_many_programs() -> None:
 
 def test_rows_are_split_by_cause_and_say_where_they_come_from() -> None:
     row = next(row for row in TEST.rows if CAUSE in row.causes)
-    counts = Counts({"usual": 9.0}, {"usual": 30.0}, {CAUSE: {"no_zero_grad": 3.0}, OTHER: {"usual": 2.0}}, {})
+    counts = Counts({"usual": 9.0}, {"usual": 30.0}, {CAUSE: {"no_zero_grad": 3.0}}, {})
     after = moved(TEST, counts, 4.0)
     mine = next(item for item in after.rows if CAUSE in item.causes)
     assert (mine.causes, mine.pedigree, mine.why) == ((CAUSE,), "measured (n=3)", row.why)
     place = [outcome.name for outcome in TEST.outcomes].index("no_zero_grad")
     assert mine.p[place] == pytest.approx((3 + 4 * row.p[place]) / 7)
-    assert next(item for item in after.rows if OTHER in item.causes).pedigree == "measured (n=2)"
     assert {cause for item in TEST.rows for cause in item.causes} <= {c for item in after.rows for c in item.causes}
     assert after.measured == (9, 30)
 
@@ -79,7 +78,7 @@ def test_a_program_with_a_cause_counts_once() -> None:
     assert counts.causes[CAUSE] == {"no_zero_grad": 1.5, "usual": 0.5}
     assert counts.healthy == {"usual": 1.0}
     assert counts.otherwise == {"usual": 1.0, "no_zero_grad": 1.0}
-    assert counts.causes[OTHER] == counts.otherwise
+    assert set(counts.causes) == {CAUSE}
     assert counts.decisive[f"no_zero_grad {CAUSE}"] == (2.5, 1.5)
 
 
@@ -96,12 +95,30 @@ def test_a_change_that_has_two_names_is_not_counted_against_either() -> None:
     assert not counts.causes
 
 
-def test_scores_prefer_a_strength_that_fits() -> None:
-    outcomes = [(f"p{number}", "usual" if number % 2 else "no_zero_grad") for number in range(10)]
-    seen = [sight(program, CAUSE, outcome) for program, outcome in outcomes]
-    without = {program: counted(others(seen, program), GUESSED) for program, _ in outcomes}
-    weak, strong = (sum(scores(seen, GUESSED, without, strength).values()) for strength in (1.0, 1000.0))
-    assert weak > strong
+def test_what_is_odd_is_never_measured_to_be_rarer_than_guessed() -> None:
+    place = [outcome.name for outcome in TEST.outcomes].index("no_zero_grad")
+    calm = moved(TEST, Counts({"usual": 500.0}, {"usual": 500.0}, {}, {}), 1.0)
+    assert (calm.healthy[place], calm.otherwise[place]) == (TEST.healthy[place], TEST.otherwise[place])
+    odd = moved(TEST, Counts({"no_zero_grad": 5.0, "usual": 5.0}, {}, {}, {}), 1.0)
+    assert odd.healthy[place] == pytest.approx((5 + TEST.healthy[place]) / 11)
+
+
+@given(st.data())
+def test_making_room_for_the_odd_keeps_a_distribution(data: st.DataObject) -> None:
+    test = GUESSED.tests[data.draw(st.sampled_from(sorted(GUESSED.tests)))]
+    names = [outcome.name for outcome in test.outcomes]
+    tally = data.draw(st.dictionaries(st.sampled_from(names), st.floats(0.1, 500.0)))
+    after = moved(test, Counts(tally, tally, {}, {}), data.draw(st.sampled_from([2.0, 16.0])))
+    for row, guess in ((after.healthy, test.healthy), (after.otherwise, test.otherwise)):
+        assert math.isclose(sum(row), 1.0, abs_tol=1e-9)
+        assert all(
+            now >= before - 1e-9
+            for now, before, outcome in zip(row, guess, test.outcomes, strict=True)
+            if outcome.kind == "seen"
+        )
+
+
+def test_the_best_number_is_chosen_without_the_program_that_it_is_for() -> None:
     assert best({1.0: {"a": 1.0, "b": 1.0, "c": 5.0}, 2.0: {"a": 2.0, "b": 2.0, "c": 0.0}}) == 1.0
     assert best({1.0: {"a": 1.0, "b": 1.0, "c": 5.0}, 2.0: {"a": 2.0, "b": 2.0, "c": 0.0}}, without="c") == 2.0
 

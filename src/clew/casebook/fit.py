@@ -1,12 +1,11 @@
 """From kept runs to measured likelihoods.
 
 A program with a cause is the unit: three spellings of one fault in one program, or three seeds of a healthy one, are
-hardly independent and count as one together. A cause that a test names is counted by itself, any other among the rest,
-and by itself too where the test saw something. How much an expert's guess weighs, and to which power credences are
-raised, is chosen by how well each program is predicted from the others.
+hardly independent and count as one together. A cause that a test names is counted by itself, any other among the rest.
+How much an expert's guess weighs, and to which power credences are raised, is chosen by how well each program is judged
+with what was measured on the others.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -14,12 +13,12 @@ from clew.case.weigh import read_outcome
 from clew.casebook.judge import Record, Trial, trial_of
 from clew.casebook.reweigh import clue_of, reweigh
 from clew.casebook.tables import HEALTHY
-from clew.knowledge.measured import Counts, Measured, Tally, applied, moved
+from clew.knowledge.measured import Counts, Measured, Tally, applied
 from clew.knowledge.model import Knowledge, Test
 from clew.records.clue import UNCLEAR
 
-STRENGTHS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
-TEMPERS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2)
+STRENGTHS = (2.0, 4.0, 8.0, 16.0, 32.0)
+TEMPERS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4)
 Scores = dict[str, float]
 LEAST_PROGRAMS = 3
 """With fewer there is nothing to learn a strength from."""
@@ -35,8 +34,8 @@ class Sight(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The two numbers that are chosen, with the scores they were chosen by, as means over the programs: log-likelihood
-    of what was seen, and negative Brier score of the cause named first."""
+    """The two numbers that are chosen, with the scores they were chosen by: the negative Brier score of the cause named
+    first, as means over the programs."""
 
     strength: float
     temper: float
@@ -70,7 +69,7 @@ def counted(seen: Iterable[Sight], knowledge: Knowledge) -> dict[str, Counts]:
     for group in units.values():
         for key in dict.fromkeys(name for sight in group for name in sight.outcomes):
             count(found.setdefault(key, Counts({}, {}, {}, {})), knowledge.tests[key], group)
-    return {key: rounded(counts, knowledge.tests[key]) for key, counts in found.items()}
+    return {key: rounded(counts) for key, counts in found.items()}
 
 
 def count(counts: Counts, test: Test, group: list[Sight]) -> None:
@@ -87,7 +86,6 @@ def count(counts: Counts, test: Test, group: list[Sight]) -> None:
         add(counts.causes.setdefault(cause, {}), tally)
     elif named.isdisjoint(name for sight in runs for name in sight.right):
         add(counts.otherwise, tally)
-        add(counts.causes.setdefault(cause, {}), tally)
     for item in test.decisive:
         for sight in runs:
             others = {f"{name}={outcome}" for name, outcome in sight.outcomes.items()}
@@ -103,43 +101,15 @@ def add(to: Tally, tally: Tally) -> None:
         to[name] = to.get(name, 0.0) + part
 
 
-def rounded(counts: Counts, test: Test) -> Counts:
-    """To the two places that are written, so that a table that was written and read is the table; without the causes
-    that the test neither names nor ever saw anything of: they go with the rest."""
-    named = {cause for row in test.rows for cause in row.causes}
-    seen = {outcome.name for outcome in test.outcomes if outcome.kind == "seen"}
+def rounded(counts: Counts) -> Counts:
+    """To the two places that are written, so that a table that was written and read is the table."""
 
     def short(tally: Tally) -> Tally:
         return {name: round(value, 2) for name, value in tally.items() if round(value, 2) > 0}
 
-    causes = {
-        cause: short(tally) for cause, tally in counts.causes.items() if cause in named or not seen.isdisjoint(tally)
-    }
+    causes = {cause: short(tally) for cause, tally in counts.causes.items()}
     decisive = {key: (round(times, 2), round(right, 2)) for key, (times, right) in counts.decisive.items()}
     return Counts(short(counts.healthy), short(counts.otherwise), causes, decisive)
-
-
-def chance(test: Test, sight: Sight) -> float:
-    """How likely the outcome of a run was said to be, given what was true of it."""
-    place = [outcome.name for outcome in test.outcomes].index(sight.outcomes[test.id])
-    if sight.cause == HEALTHY:
-        return test.healthy[place]
-    return next((row.p[place] for row in test.rows if sight.cause in row.causes), test.otherwise[place])
-
-
-def scores(seen: list[Sight], guesses: Knowledge, without: dict[str, dict[str, Counts]], strength: float) -> Scores:
-    """By program: the mean log-likelihood of what its runs showed, with a table made from all other programs."""
-    found = {}
-    for program, counts in without.items():
-        tests = {key: moved(guesses.tests[key], held, strength) for key, held in counts.items()}
-        logs = [
-            math.log(chance(tests.get(key, guesses.tests[key]), sight))
-            for sight in seen
-            if sight.program == program
-            for key in sight.outcomes
-        ]
-        found[program] = sum(logs) / len(logs) if logs else 0.0
-    return found
 
 
 def tables(records: list[Record], guesses: Knowledge) -> tuple[dict[str, Knowledge], Measured, Choice]:
@@ -151,11 +121,15 @@ def tables(records: list[Record], guesses: Knowledge) -> tuple[dict[str, Knowled
     seen = sights(held, guesses)
     programs = list(dict.fromkeys(sight.program for sight in seen))
     without = {program: counted(others(seen, program), guesses) for program in programs}
-    by_strength = {strength: scores(seen, guesses, without, strength) for strength in STRENGTHS}
-    plain = {
-        program: applied(guesses, Measured(best(by_strength, program), 1.0, len(programs) - 1, len(seen), counts))
-        for program, counts in without.items()
+
+    def measured(strength: float, program: str) -> Knowledge:
+        return applied(guesses, Measured(strength, 1.0, len(programs) - 1, len(seen), without[program]))
+
+    by_strength = {
+        strength: tempered(held, {program: measured(strength, program) for program in programs}, 1.0)
+        for strength in STRENGTHS
     }
+    plain = {program: measured(best(by_strength, program), program) for program in programs}
     by_temper = {temper: tempered(held, plain, temper) for temper in TEMPERS}
     judged = {
         program: table._replace(priors=table.priors._replace(temper=best(by_temper, program)))

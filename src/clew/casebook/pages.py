@@ -70,10 +70,10 @@ def rest(seen: Figures) -> str:
 
 def chosen_by(choice: Choice) -> str:
     """How the two numbers of the table were chosen."""
-    strengths = ", ".join(f"{key:g}: {score:.4f}" for key, score in choice.strengths.items())
+    strengths = ", ".join(f"{key:g}: {-score:.3f}" for key, score in choice.strengths.items())
     tempers = ", ".join(f"{key:g}: {-score:.3f}" for key, score in choice.tempers.items())
     return (
-        f"An expert's guess counts as {choice.strength:g} programs (mean log-likelihood {strengths}).\n"
+        f"An expert's guess counts as {choice.strength:g} programs (mean Brier score {strengths}).\n"
         f"Credences are raised to the power {choice.temper:g} (mean Brier score {tempers})."
     )
 

@@ -3,6 +3,10 @@
 `measured.toml` holds counts and no probabilities: how many programs showed which outcome, healthy, with each cause, and
 with any cause that the test does not name. An expert's guess counts as `strength` further programs, so that three
 programs move a guess and do not replace it. `clew casebook fit` writes the file; without it the guesses stand.
+
+Forty sound programs do not show how odd the next one will be. So what a test may see without its cause, in a sound
+program or with another fault, can be measured to be commoner than the guess and not to be rarer: a table that learned
+it to be rare took the first odd thing in every second public script for a fault (docs/CASEBOOK.md).
 """
 
 from __future__ import annotations
@@ -59,7 +63,6 @@ def moved(test: Test, counts: Counts, strength: float) -> Test:
     def toward(guess: tuple[float, ...], tally: Tally) -> tuple[float, ...]:
         return mixed(guess, [tally.get(name, 0.0) for name in names], strength)
 
-    otherwise = toward(test.otherwise, counts.otherwise)
     rows: list[Row] = []
     for row in test.rows:
         seen = [cause for cause in row.causes if cause in counts.causes]
@@ -69,13 +72,9 @@ def moved(test: Test, counts: Counts, strength: float) -> Test:
         )
         if rest := tuple(cause for cause in row.causes if cause not in counts.causes):
             rows.append(row._replace(causes=rest))
-    named = {cause for row in test.rows for cause in row.causes}
-    for cause, tally in counts.causes.items():
-        if cause not in named:
-            rows.append(Row((cause,), toward(otherwise, tally), "Seen on programs with this fault.", pedigree(tally)))
     return test._replace(
-        healthy=toward(test.healthy, counts.healthy),
-        otherwise=otherwise,
+        healthy=no_rarer(test, test.healthy, toward(test.healthy, counts.healthy)),
+        otherwise=no_rarer(test, test.otherwise, toward(test.otherwise, counts.otherwise)),
         rows=tuple(rows),
         decisive=tuple(_surer(item, counts, strength) for item in test.decisive),
         measured=(whole(counts.healthy), whole(counts.otherwise)),
@@ -91,6 +90,17 @@ def mixed(guess: tuple[float, ...], seen: list[float], strength: float) -> tuple
     top = held.index(max(held))
     held[top] += 1.0 - sum(held)
     return tuple(held)
+
+
+def no_rarer(test: Test, guess: tuple[float, ...], chances: tuple[float, ...]) -> tuple[float, ...]:
+    """The chances, with each that something is seen at least as high as it was guessed; the others make room."""
+    odd = [outcome.kind == "seen" for outcome in test.outcomes]
+    held = [max(pair) if seen else pair[1] for seen, *pair in zip(odd, guess, chances, strict=True)]
+    room = sum(chance for seen, chance in zip(odd, held, strict=True) if not seen)
+    left = 1.0 - sum(chance for seen, chance in zip(odd, held, strict=True) if seen)
+    if room <= 0.0 or left < LEAST * odd.count(False):
+        return guess
+    return tuple(chance if seen else chance * left / room for seen, chance in zip(odd, held, strict=True))
 
 
 def _surer(item: Decisive, counts: Counts, strength: float) -> Decisive:
