@@ -5,9 +5,10 @@ from contextlib import nullcontext
 from multiprocessing import Pool
 from typing import NamedTuple
 
+from clew.case.weigh import Weighed
 from clew.casebook.fit import usable
 from clew.casebook.judge import Record, Trial, trial_of
-from clew.casebook.reweigh import INSTRUMENTS, Again, reweigh
+from clew.casebook.reweigh import INSTRUMENTS, Again, Picture, reweigh
 from clew.casebook.tables import HEALTHY
 from clew.knowledge.model import Knowledge
 
@@ -25,7 +26,8 @@ Table = Callable[[str], Knowledge]
 class Part(NamedTuple):
     """What one instrument or test is worth: the faults detected and the faults named first thanks to it, and how many
     more false alarms there would be without it. `clear`: in how many runs it said something; `decided`: in how many the
-    alarm or the cause named first hangs on it; `named`: in how many the true cause is one that the test names."""
+    alarm or the cause named first hangs on it; `alone`: in how many that is so when its instrument is all that looked;
+    `named`: in how many the true cause is one that the test names."""
 
     name: str
     clear: int
@@ -34,6 +36,7 @@ class Part(NamedTuple):
     alarms: int
     decided: int
     named: int = 0
+    alone: int = 0
 
 
 class Said(NamedTuple):
@@ -93,6 +96,7 @@ def one(pair: tuple[Record, Knowledge]) -> list[Part]:
     faulty = item.cause != HEALTHY
     parts = []
     named = {*item.right}
+    by = {held.test: clue.source for held, clue in zip(again.weighing.clues, again.clues, strict=True) if odd(held)}
     for name in dict.fromkeys([*(clue.source for clue in again.clues), *(clue.test for clue in again.clues)]):
         less = said(reweigh(record.picture, knowledge, {name}), item.right)
         parts.append(
@@ -104,22 +108,35 @@ def one(pair: tuple[Record, Knowledge]) -> list[Part]:
                 alarms=(not faulty) * (less.alarmed - whole.alarmed),
                 decided=int((whole.alarmed, whole.top) != (less.alarmed, less.top)),
                 named=int(name in knowledge.tests and not named.isdisjoint(knowledge.tests[name].discriminates())),
+                alone=int(name in by and decides_alone(record.picture, knowledge, name, by[name])),
             )
         )
     return parts
 
 
+def odd(held: Weighed) -> bool:
+    return held.kind == "seen" and held.weight > 0.0
+
+
+def decides_alone(picture: Picture, knowledge: Knowledge, test: str, instrument: str) -> bool:
+    """Whether a test decides for somebody who has nothing but its instrument: a source that was not run yet, a log."""
+    rest = {name for name in INSTRUMENTS if name != instrument}
+    whole, less = (reweigh(picture, knowledge, without) for without in (rest, {*rest, test}))
+    return (whole.verdict, whole.named[0][0]) != (less.verdict, less.named[0][0])
+
+
 def idle(parts: Iterable[Part]) -> tuple[list[str], list[str]]:
-    """Tests on which nothing ever hung: those that met causes that they name, and those that never did."""
-    found = [part for part in parts if part.name not in INSTRUMENTS and not part.decided]
+    """Tests on which nothing ever hung, not even when no other instrument looked: those that met causes that they name,
+    and those that never did."""
+    found = [part for part in parts if part.name not in INSTRUMENTS and not part.decided and not part.alone]
     met = [part.name for part in found if part.named]
     return met, [part.name for part in found if not part.named]
 
 
 def rows(parts: list[Part]) -> list[list[str]]:
-    head = ["without", "said something", "detected", "first", "false alarms", "decided"]
+    head = ["without", "said something", "detected", "first", "false alarms", "decided", "decided alone"]
     body = []
     for part in parts:
         changes = [f"{-part.detected:+d}", f"{-part.first:+d}", f"{part.alarms:+d}"]
-        body.append([part.name, str(part.clear), *changes, str(part.decided)])
+        body.append([part.name, str(part.clear), *changes, str(part.decided), str(part.alone)])
     return [head, *body]
