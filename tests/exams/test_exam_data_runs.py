@@ -34,8 +34,10 @@ from clew.exams.batches import Batch
 from clew.exams.checks._data_runs import knows, pool_of, scramble
 from clew.exams.checks.input_ablation import changed
 from clew.exams.checks.label_permutation import gains_alike, relabelled
+from clew.exams.checks.learning_curve import Errors, _judge
 from clew.exams.lab import Lab
 from clew.exams.subject import Subject
+from clew.records.clue import Saw, Unclear
 
 CE = nn.CrossEntropyLoss
 X, Y = table()
@@ -95,6 +97,12 @@ def test_targets_that_are_hard_to_tell_are_not_taken_for_any_others() -> None:
     assert not gains_alike(real=0.881, permuted=0.917, without=1.0)
     assert gains_alike(real=0.881, permuted=0.885, without=1.0)
     assert gains_alike(real=0.9, permuted=0.88, without=1.0)
+
+
+def test_targets_far_from_zero_are_first_met_on_the_average() -> None:
+    """Miles per gallon from a network that starts at zero: sixty steps go into the mean, whatever the labels."""
+    x, y = line()
+    assert "neither" in why("label_permutation", Subject(mlp(6, 1), nn.MSELoss(), cut(x, y + 30)))
 
 
 def test_a_model_that_memorised_wrong_labels_is_made_to_forget_them() -> None:
@@ -203,6 +211,12 @@ def test_curves_over_the_amount_of_data(name: str) -> None:
 @pytest.mark.parametrize("name", ["classifier", "regressor", "tokens", "language model"])
 def test_both_errors_are_low(name: str) -> None:
     assert outcome("learning_curve", HEALTHY[name]()) == "both_low"
+
+
+def test_a_high_training_error_beside_a_low_one_on_validation_is_unclear() -> None:
+    """As of a second model in the script, or of two scales: they cannot both be high."""
+    assert isinstance(_judge([Errors(0.52, 0.07)] * 3, 185), Unclear)
+    assert isinstance(_judge([Errors(0.52, 0.55)] * 3, 185), Saw)
 
 
 def test_no_validation_and_few_examples_are_unclear() -> None:

@@ -49,6 +49,21 @@ def test_a_snippet(snippet: Snippet, tmp_path: Path) -> None:
     assert bool(found) == snippet.fires, [one.message for one in found]
 
 
+@pytest.mark.parametrize(("shuffle", "sure"), [("True", "look"), ("False", "likely")])
+def test_the_first_batch_of_a_loader_that_shuffles_is_another_each_time(
+    shuffle: str, sure: str, tmp_path: Path
+) -> None:
+    text = f"""
+loader = torch.utils.data.DataLoader(data, batch_size=64, shuffle={shuffle})
+for step in range(1000):
+    x, y = next(iter(loader))
+    opt.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    opt.step()
+"""
+    assert [one.confidence for one in lint(text, tmp_path, "CLW515")] == [sure]
+
+
 def test_every_rule_has_its_snippets() -> None:
     counts = Counter((snippet.code, snippet.fires) for snippet in ALL)
     short = [code for code in load() if counts[code, True] < 3 or counts[code, False] < 3]

@@ -8,7 +8,8 @@ Why it matters: real labels share structure with their inputs and are the easier
 as fast, the labels at hand say nothing about their inputs.
 Cannot tell: labels without relation from a model that learns neither set; overfit_one_batch separates these.
 Silent when: permuted labels are learned more slowly. Unclear when they are not and there are fewer than 64 examples,
-when neither is learned, when a permutation changes nearly no label, and when the loss is not positive.
+when neither is learned or neither is better than a constant yet, when a permutation changes nearly no label, and when
+the loss is not positive.
 Sources: labels-match-inputs, random-input-same-loss
 """
 
@@ -20,7 +21,8 @@ import torch
 
 from clew.exams.batches import Batch, mapped, take
 from clew.exams.checks._data_runs import RATES, Pool, level, pool_of, starting, train, trained_parameters
-from clew.exams.checks._data_tables import by_example, is_label, named, target_of
+from clew.exams.checks._data_tables import by_example, is_label, labels_of, named, target_of
+from clew.exams.checks.learning_curve import against_constant
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Reading, Unclear
@@ -60,6 +62,7 @@ def examine(lab: Lab) -> Answer:
         with lab.seeded():
             return train(lab, model, given.feed(every), steps, rate)
 
+    over = _over_constant(lab, model)
     curves = {rate: run(None, rate, STEPS) for rate in RATES}
     rate = min(curves, key=lambda rate: _least(level(curves[rate])))
     real = curves[rate]
@@ -70,7 +73,7 @@ def examine(lab: Lab) -> Answer:
     quickest = _least(min(permuted) - (max(permuted) - min(permuted)))
     if quickest <= ALIKE * level(real[:steps]) and pool.examples < ENOUGH:
         return Unclear(f"permuted labels are learned as fast, which {pool.examples} examples allow by memory alone")
-    if quickest <= ALIKE * level(real[:steps]) and level(real[:steps]) > LEARNED * real[0]:
+    if quickest <= ALIKE * level(real[:steps]) and level(real[:steps]) * over > LEARNED * real[0]:
         return Unclear(
             f"neither set was learned in {steps} steps: the loss went from {real[0]:.3g} to {level(real):.3g}"
         )
@@ -89,6 +92,18 @@ def examine(lab: Lab) -> Answer:
         rate=rate,
         examples=pool.examples,
     )
+
+
+def _over_constant(lab: Lab, model: torch.nn.Module) -> float:
+    """How many times the error of the best constant the untrained model makes, at least 1: targets far from zero take
+    many steps to be met on the average, and the loss falls as much for any labels."""
+    labels = labels_of(lab, lab.batches)
+    if labels is None or labels.kind != "values":
+        return 1.0
+    mode = model.training
+    error = against_constant(lab, model, lab.batches, labels)
+    model.train(mode)
+    return max(1.0, error) if error is not None and math.isfinite(error) else 1.0
 
 
 def _without(

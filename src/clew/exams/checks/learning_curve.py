@@ -93,6 +93,8 @@ def _judge(curve: Sequence[Errors], examples: int) -> Answer:
         f"With {examples} examples the training error is {last.training:.2f} and the validation error "
         f"{last.validation:.2f} of what an answer without inputs gets; with a quarter it was {curve[0].validation:.2f}."
     )
+    if last.training > HIGH and last.validation <= HIGH:
+        return Unclear("the validation error is low and the training error is not, so they measure different things")
     if last.training > HIGH:
         return Saw("both_high", **figures).saying(said)
     if last.validation <= HIGH or last.validation - last.training < GAP:

@@ -6,7 +6,8 @@ fillna) and data sets (map, filter); a layer or transform that is only called; `
 apply_updates of optax, apply_gradients of flax.
 Why it matters: the tensor is unchanged. A mask that is never applied lets a model see its own future; a tensor that
 is never moved or detached fails elsewhere.
-Silent when: the method works in place (masked_fill_, model.to), or it is not known to be a tensor's.
+Silent when: the method works in place (masked_fill_, model.to), it is not known to be a tensor's, or a line outside of
+all functions and loops is there to be shown, as in notebooks.
 Fix: assign the result.
 """
 
@@ -70,6 +71,7 @@ def check(script: Script) -> Iterator[Hit]:
         if dotted in (f"torch.{name}", f"torch.nn.functional.{name}"):
             if (
                 name in FUNCTIONS
+                and not shown(script, statement, call)
                 and script.arg(call, -1, "out") is None
                 and script.arg(call, -1, "inplace") is None
                 and not script.starred(call)
@@ -85,6 +87,12 @@ def check(script: Script) -> Iterator[Hit]:
             yield hit(script, call, call.func.value, name)
 
     yield from of_layer(script)
+
+
+def shown(script: Script, statement: ast.Expr, call: ast.Call) -> bool:
+    """torch.softmax(torch.from_numpy(z), 0) as the last line of a notebook's cell: nothing there was to be changed."""
+    outside = isinstance(script.parent(statement), ast.Module | None)
+    return outside and isinstance(script.arg(call, 0, "input"), ast.Call)
 
 
 def of_frame(script: Script, call: ast.Call, name: str) -> str:
@@ -168,7 +176,10 @@ def tensorial(script: Script, step: Step) -> bool:
         return dotted not in NOT_TENSORS and dotted.count(".") == 1 and not dotted.rsplit(".", 1)[-1][:1].isupper()
     if dotted or not isinstance(node.func, ast.Attribute):
         return False
-    name = node.func.attr
+    name, held = node.func.attr, node.func.value
+    maker = script.at_home(step.where).dotted(held.func) if isinstance(held, ast.Call) else ""
+    if maker.startswith("torch.nn.") and maker.rsplit(".", 1)[-1][:1].isupper():
+        return False  # nn.CrossEntropyLoss().cuda() is a module, which .half() changes in place
     return name in ONLY_TENSORS or (name.endswith("_") and name[:-1] in PURE)
 
 

@@ -34,7 +34,8 @@ def check(script: Script) -> Iterator[Hit]:
                     and isinstance(value.slice, ast.Slice)
                     and value.slice.step is None
                 ):
-                    parts.setdefault(text(value.value), []).append((name, value.slice, made.node))
+                    # f["train"][:] and f["valid"][:] are parts of one file, and not slices of one array.
+                    parts.setdefault(ast.unparse(value.value), []).append((name, value.slice, made.node))
         if parts:
             yield from everything(scope, parts)
         if "Subset" in script.module.calls:

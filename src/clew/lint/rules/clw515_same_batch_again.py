@@ -3,7 +3,8 @@
 What it sees: next(iter(loader)) inside a training loop.
 Why it matters: each turn builds a new iterator and takes its first batch. Without shuffling that is the same batch
 for ever; with shuffling, workers are started and thrown away for one batch, and epochs mean nothing.
-Silent when: the iterator is made once outside, or the loop is a check that overfits one batch on purpose.
+Silent when: the iterator is made once outside, or the loop is a check that overfits one batch on purpose. A loader that
+is seen to shuffle is only worth a look.
 Fix: loop over the loader itself, or make the iterator once.
 """
 
@@ -11,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from clew.lint.index import Scope, Where
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 from clew.lint.training import training
@@ -30,7 +32,19 @@ def check(script: Script) -> Iterator[Hit]:
         if any(block in inner for block in where.block.loops()) and not MEANT.search(said):
             name = text(made.args[0])
             if re.search(r"load|data|dl|train|batch", name, re.I) and not rebuilt(name, where.block.loops()[0]):
-                yield Hit(call, f"starts {name} anew in every turn and takes its first batch only.")
+                sure = "look" if dealt_anew(script, name, where) else ""
+                yield Hit(call, f"starts {name} anew in every turn and takes its first batch only.", sure)
+
+
+def dealt_anew(script: Script, name: str, where: Where) -> bool:
+    """Whether the loader shuffles: then each first batch is another one, and only the work of starting is lost."""
+    scope: Scope | None = where.block.scope
+    while scope is not None and name not in scope.defs:
+        scope = scope.parent
+    made = [held.value for held in scope.defs[name]] if scope is not None else []
+    return bool(made) and all(
+        isinstance(call, ast.Call) and script.constant(script.arg(call, -1, "shuffle")) is True for call in made
+    )
 
 
 def rebuilt(name: str, loop: object) -> bool:

@@ -4,7 +4,7 @@ What it sees: a target of the form reward + gamma * next value, gamma by name or
 done or terminated flags and does not use them in it.
 Why it matters: the end of an episode is worth nothing, but is given the value of a state that never follows. Values
 drift up or down without limit, most at the states that matter.
-Silent when: a flag appears in the expression, or the next value was masked before.
+Silent when: a flag appears in the expression, something is taken from one in it, or the next value was masked before.
 Fix: reward + gamma * (1 - done) * next_value.
 """
 
@@ -26,6 +26,7 @@ DONE = re.compile(
     r"(^|_)(dones?|terminals?|terminated|terminations?)($|_)|^(terms?|ended|finished|is_last|episode_over)$", re.I
 )
 NEXT = re.compile(r"next|nxt|target|_prime|bootstrap|q_max|max_q|qmax|_tp1|(^|_)(v|q|vals?|values?)2$", re.I)
+MIXING = re.compile(r"gamma|discount|lam|tau|alpha|beta|eps|polyak|rho|mom", re.I)
 GAMMA = re.compile(r"gamma|discount", re.I)
 REWARD = re.compile(r"reward|(^|_)(r|rew|rews)($|_)", re.I)
 
@@ -256,6 +257,8 @@ def uses_flag(node: Any, where: Where, deep: int) -> bool:
     if deep == 0:
         return False
     scope = where.block.scope
+    if any(switches(part) for part in ast.walk(node)):
+        return True
     for part in ast.walk(node):
         name = part.id if isinstance(part, ast.Name) else part.attr if isinstance(part, ast.Attribute) else ""
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
@@ -282,6 +285,17 @@ def uses_flag(node: Any, where: Where, deep: int) -> bool:
         and isinstance(block.node, ast.If)
         and any(FLAG.search(word) for word in words(block.node.test))
         for block in where.block.chain()
+    )
+
+
+def switches(node: ast.AST) -> bool:
+    """1 - T[k]: what is taken from one switches something off, whatever it is called, unless it is a weight."""
+    return (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Sub)
+        and isinstance(node.left, ast.Constant)
+        and node.left.value == 1
+        and not any(MIXING.search(word) for word in words(node.right))
     )
 
 

@@ -4,8 +4,8 @@ What it sees: a loss made of log-probabilities times returns, advantages or rewa
 minus.
 Why it matters: the optimiser descends, so the policy makes good actions rarer. The return falls to the worst there
 is, or the policy collapses onto the action with the least reward.
-Silent when: a minus stands anywhere between, the log-probabilities or weights were negated before, or the optimiser
-maximises.
+Silent when: a minus stands anywhere between, the log-probabilities or weights were negated before, the weight is a
+constant or that of the entropy, or the optimiser maximises.
 Fix: loss = -(log_prob * advantage).mean().
 """
 
@@ -27,6 +27,7 @@ WEIGHT = re.compile(
     r"(^|_)(adv|advantages?|returns?|rewards?|deltas?|td_error|gaes?|gt|rtgs?|discounted_\w+|weights?)($|_|s$)|^(R|G)$",
     re.I,
 )
+ENTROPY = re.compile(r"entropy|(^|_)ent(_|$)|temperature", re.IGNORECASE)
 
 
 @rule(
@@ -58,17 +59,25 @@ def check(script: Script) -> Iterator[Hit]:
 
 def entropies(script: Script) -> Iterator[Hit]:
     """pg_loss + beta * dist.entropy().mean(): what is minimised then makes the policy certain, not curious."""
-    for node in script.module.nodes.get(ast.BinOp, []) if script.mentions("entropy") else ():
+    told = any("entropy" in name for name in script.module.names)
+    for node in script.module.nodes.get(ast.BinOp, []) if told else ():
         above = script.parent(node)
-        if not isinstance(node.op, ast.Add) or (isinstance(above, ast.BinOp) and above.right is node):
+        if not isinstance(node.op, ast.Add | ast.Sub) or (isinstance(above, ast.BinOp) and above.right is node):
             continue
+        added = isinstance(node.op, ast.Add)
         while isinstance(above, ast.BinOp):
             above = script.parent(above)
         where = script.where(node)
         scope = where.block.scope
         named = isinstance(above, ast.Assign) and "loss" in text(above.targets[0]).lower()
         given = isinstance(above, ast.Return) and "loss" in scope.name.lower()
-        if not (named or given) or not script.mentions("log_prob", "log_probs"):
+        if not (named or given):
+            continue
+        if not added and owed(node.right, where):
+            yield Hit(
+                node.right, "p log p is less than zero: taking it off pushes the policy to be certain.", cause=ENT
+            )
+        if not added or not script.mentions("log_prob", "log_probs"):
             continue
         if bonus(node.right, where) and not bonus(node.left, where):
             yield Hit(
@@ -91,6 +100,31 @@ def bonus(node: Any, where: Where, deep: int = 3) -> bool:
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("mean", "sum"):
         node = node.func.value
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "entropy"
+
+
+def owed(node: Any, where: Where, deep: int = 3) -> bool:
+    """beta * (torch.log(p) * p).sum(1).mean(), an entropy that lacks its minus."""
+    if isinstance(node, ast.Name) and deep:
+        held = reaching(where.block.scope.defs.get(node.id, []), where)
+        plain = len(held) == 1 and held[0].how == "=" and not held[0].path
+        return plain and "entropy" in node.id.lower() and owed(held[0].value, held[0].where, deep - 1)
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("mean", "sum"):
+        node = node.func.value
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return False
+    for one, other in ((node.left, node.right), (node.right, node.left)):
+        if isinstance(one, ast.Call) and ast.unparse(other) in logged(one):
+            return True
+        if isinstance(one, ast.Name | ast.Attribute) and owed(other, where, deep):
+            return True
+    return False
+
+
+def logged(call: ast.Call) -> tuple[str, ...]:
+    """What a call takes the logarithm of: torch.log(p), p.log()."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "log":
+        return ()
+    return (ast.unparse(call.args[0] if call.args else call.func.value),)
 
 
 def positive(script: Script, node: Any, where: Where, deep: int) -> ast.AST | None:
@@ -239,7 +273,9 @@ def logs(script: Script, node: Any, where: Where) -> bool:
 def weighs(node: Any) -> bool:
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         node = node.func.value
-    return bool(WEIGHT.search(text(node).rsplit(".", 1)[-1]))
+    name = text(node).rsplit(".", 1)[-1]
+    # ENTROPY_WEIGHT * log_prob is the entropy that a soft actor is paid for; a constant of the module is no return.
+    return bool(WEIGHT.search(name)) and not ENTROPY.search(name) and not (name.isupper() and len(name) > 1)
 
 
 def negated(script: Script, node: Any, where: Where) -> bool:

@@ -4,8 +4,8 @@ Why it matters: a schedule counted in epochs and stepped per batch freezes the m
 counted in batches and stepped per epoch never leaves its beginning; one stepped before the optimiser skips its first
 rate.
 Cannot tell: which horizon was intended when the rate is still moving.
-Silent when: the rate returns by design (warm restarts, cycles), the run itself ends with the schedule, or the first
-step was skipped by a GradScaler.
+Silent when: the rate returns by design (warm restarts, cycles), the run itself ends with the schedule, the first
+step was skipped by a GradScaler, or the scheduler goes first and being one call ahead changes no rate by much.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ LOW_AFTER_EPOCH = 0.05
 FROZEN_STEPS = 20
 EARLY, LITTLE = 10, 0.2
 """Milestones that are all passed in a tenth of the run, and what is left of the rate then."""
+AHEAD = 0.04
+"""Of all rates: what being one call ahead changed. A cosine over hundreds of batches does not notice."""
 RETURNS = ("CosineAnnealingWarmRestarts", "CyclicLR")
 
 
@@ -48,6 +50,8 @@ class Run:
         self.called_since_backward = self.pending = False
         self.steps = self.frozen_steps = 0
         self.highest = self.rate = 0.0
+        self.before = 0.0  # the rate that the last call replaced
+        self.changed = self.meant = 0.0  # over all steps: the rate less the one a call before, and that one
         self.after_first_epoch = 0.0  # rate over highest rate when the second epoch began; 0 before that
         self.base = max(getattr(scheduler, "base_lrs", None) or [0.0])
         self.rises = True
@@ -93,6 +97,7 @@ class SchedulerSteps(Watch):
         if rate is None:
             return
         run.rises = run.rises and rate >= run.rate
+        run.before = run.rate if run.calls > 1 else self.rates.get(run.optimizer, run.base)
         run.rate, run.highest = rate, max(run.highest, rate, self.rates.get(run.optimizer, 0.0))
         if event.epoch and not run.after_first_epoch and run.highest:
             run.after_first_epoch = rate / run.highest
@@ -107,6 +112,8 @@ class SchedulerSteps(Watch):
         for run in self.runs.values():
             if run.optimizer == key:
                 run.steps += 1
+                run.changed += abs(run.rate - run.before)
+                run.meant += run.before
                 run.pending, run.called_since_backward = run.called_since_backward, False
                 run.frozen_steps += bool(run.highest) and run.rate <= COLLAPSED * run.highest
 
@@ -126,7 +133,8 @@ class SchedulerSteps(Watch):
             if fault:
                 return Saw("wrong_cadence", **figures).at(run.usual_place()).saying(fault)
             from_start = run.before_any and run.skipped_first and run.again_there
-            if run.steps > 1 and (from_start or run.between >= max(2, run.steps / 2)):
+            first = from_start or run.between >= max(2, run.steps / 2)
+            if run.steps > 1 and first and run.changed > AHEAD * run.meant:
                 return Saw("before_optimizer", **figures).at(run.first_place)
         return Saw("plausible", schedulers=len(self.runs), steps=self.steps)
 
