@@ -24,6 +24,8 @@ USUAL = frozenset(
     "survived default quality sales demand consumption medv charges income status toxic spam completion".split()
 )
 """Names that a target often has, and an input sometimes."""
+EXPERIENCE = (frozenset("action actions act acts".split()), frozenset("reward rewards rew rews".split()))
+"""Columns with both kinds of name are what an agent went through: no column of it is the label of the others."""
 FILE = "which file"
 """The name of a target that is told by the file in which a row stands."""
 SURE = 2.0
@@ -136,7 +138,8 @@ def quoted(part: Part, target: str, sources: Sequence[str]) -> frozenset[str]:
 def target_scores(part: Part, sources: Sequence[str]) -> dict[str, float]:
     """How much speaks for each column as the target: its name, how the source uses it, its place in the row."""
     able = [column for column in part.columns if column.kind not in ("key", "time", "stream") and not is_split(column)]
-    if len(able) < 2:
+    named = {word for column in able for word in words(column.name)}
+    if len(able) < 2 or all(named & kind for kind in EXPERIENCE):
         return {}
     used = mentions(sources, {column.name for column in able})
     scores = {}

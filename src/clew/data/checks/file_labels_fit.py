@@ -273,7 +273,7 @@ def by_class(fitted: Fit) -> Array:
 
 def noisy(family: Family, aim: Column, fitted: Fit) -> Found | None:
     """A training file whose target is told far worse than that of the file held out."""
-    if aim.name == FILE or not any(part.role == HELD for part in family.parts):
+    if aim.name == FILE or not family.training or not any(part.role == HELD for part in family.parts):
         return _flat(family, aim, fitted)
     held = np.concatenate([np.full(part.rows, part.role == HELD) for part in family.parts])
     inside, outside = correlation(fitted, ~held), correlation(fitted, held)

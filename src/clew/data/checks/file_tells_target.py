@@ -49,7 +49,7 @@ def _told(family: Family) -> Iterator[Found]:
     aim = next((column for column in columns if column.name == family.target), None)
     if aim is None or aim.kind in ("array", "text") or family.rows < 60:
         return
-    used = [column for column in columns if column.name != aim.name and column.name not in family.unused]
+    used = [column for column in columns if column.name not in (aim.name, *family.unused) and not _names(column, aim)]
     able = [held for column in used for held in _sides(column)]
     scores = {held.name: alone(held, aim) for held in able}
     if not scores:
@@ -71,6 +71,14 @@ def _told(family: Family) -> Iterator[Found]:
     where = [place(each, each.column(source) or column) for each in family.parts]
     outcome = "told" if source in family.used or column.kind == "text" else "may_tell"
     yield Found(Saw(outcome, told=scores[name], rest=rest if rest is not None else 0.0).at(*where).saying(says), 3)
+
+
+def _names(column: Column, aim: Column) -> bool:
+    """Whether a column holds the words for which the target in another file, such as a cache, holds the numbers."""
+    if column.file == aim.file or column.kind != "category" or column.values.dtype != object:
+        return False
+    keys, labels = codes(column), codes(aim)
+    return len(np.unique(np.stack([keys, labels]), axis=1).T) == keys.max() + 1 == labels.max() + 1
 
 
 def _sides(column: Column) -> list[Column]:

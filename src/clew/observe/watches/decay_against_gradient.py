@@ -1,5 +1,8 @@
 """Does weight decay move the weights more than the loss does?
 
+Where decay has won, little is left of either part and they balance. So it also looks at how much is left of the weights
+themselves: where nearly all of them are gone, and decay is no smaller than half of the gradient, decay took them.
+
 Why it matters: decay that outweighs the gradient pulls the weights to zero whatever the data say.
 Cannot tell: a decay that is too strong from a gradient that has died; a penalty written into the loss.
 Silent when: the optimiser's rule for decay is not known (optimisers outside torch.optim), there is no decay, or a step
@@ -15,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, OptimizerEvent, Watch
+from clew.observe.watch import Answer, OptimizerEvent, Saw, Watch
 from clew.observe.watches._training_values import loss_scale, median, rate, real, skips
 from clew.records.clue import Reading, Unclear
 
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 DECOUPLED = ("AdamW",)
 COUPLED = ("SGD", "Adam", "Adamax", "RMSprop", "Adagrad", "Adadelta", "ASGD", "NAdam", "RAdam")
 VALUES = 4096
+GONE, SHARE, AT_LEAST, MATRICES = 0.05, 0.6, 0.5, 2
+"""What may be left of a matrix at most, the part of all weights that must have gone so, the share of decay that must be
+there at least, and in how many matrices."""
 FEEBLE = 1e-5
 """The part of a weight that decay must take off in a step to have an effect: one per cent in a thousand steps."""
 
@@ -36,6 +42,7 @@ class DecayAgainstGradient(Watch):
         super().__init__(recorder)
         self.before: dict[int, list[tuple[torch.Tensor, float, torch.Tensor]]] = {}
         self.ratios: deque[float] = deque(maxlen=200)
+        self.sizes: dict[int, tuple[float, float, int]] = {}  # by parameter: its norm when first seen, now, its size
         self.steps = self.without = self.unknown = 0
 
     def before_step(self, event: OptimizerEvent) -> None:
@@ -69,6 +76,7 @@ class DecayAgainstGradient(Watch):
             if parameter.grad is not None and parameter.dim() > 1 and not parameter.grad.is_sparse:
                 gradient = real(parameter.grad, VALUES)
             if weight is not None and gradient is not None:
+                self._note(parameter, weight)
                 found += _ratio(decay * _norm(weight), _norm(gradient) / scale)
         return found
 
@@ -78,7 +86,19 @@ class DecayAgainstGradient(Watch):
         for parameter in group["params"]:
             weight = real(parameter, VALUES) if parameter.grad is not None and parameter.dim() > 1 else None
             if weight is not None:
+                self._note(parameter, weight)
                 kept.append((parameter, rate(group) * decay, weight.clone()))
+
+    def _note(self, parameter: torch.Tensor, weight: torch.Tensor) -> None:
+        now = _norm(weight)
+        first = self.sizes[id(parameter)][0] if id(parameter) in self.sizes else now
+        self.sizes[id(parameter)] = first, now, parameter.numel()
+
+    def _gone(self) -> float:
+        """The share of the weights that stand in matrices of which next to nothing is left."""
+        whole = sum(count for _, _, count in self.sizes.values())
+        gone = [count for first, now, count in self.sizes.values() if now < GONE * first]
+        return sum(gone) / whole if len(gone) >= MATRICES else 0.0
 
     def after_step(self, event: OptimizerEvent) -> None:
         found = []
@@ -92,6 +112,11 @@ class DecayAgainstGradient(Watch):
     def read(self) -> Answer:
         if not self.steps:
             return Unclear("no optimiser step was seen")
+        gone = self._gone()
+        if self.ratios and gone >= SHARE and median(self.ratios) >= AT_LEAST:
+            says = f"{100 * gone:.0f} % of the weights kept less than {100 * GONE:.0f} % of their size: decay took them"
+            figures = {"gone": gone, "decay_over_gradient": median(self.ratios), "matrices": len(self.sizes)}
+            return Saw("withered", **figures).saying(says)
         if self.ratios:
             return Reading(median_decay_over_gradient_part=median(self.ratios), steps=len(self.ratios))
         if self.unknown:

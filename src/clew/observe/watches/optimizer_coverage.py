@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LOOKS = 2
 MOST = 4000
+RETIRED = 20
+"""An optimiser that rested for so many steps of others, and longer than it ever did before, is of an earlier phase."""
 FREE = -1
 """Stands for the model of parameters that belong to none."""
 
@@ -58,6 +60,8 @@ class OptimizerCoverage(Watch):
         self.busy: set[int] = set()  # optimisers with a gradient or with a parameter of a called model
         self.any_model_optimised = False
         self.parameters = self.looks = 0
+        self.turns: dict[int, tuple[int, int]] = {}  # by optimiser: its last step, and its longest rest
+        self.frozen: dict[int, weakref.ref[torch.Tensor]] = {}
 
     def optimizer_made(self, event: OptimizerEvent) -> None:
         if len(self.made) < 256:
@@ -66,7 +70,7 @@ class OptimizerCoverage(Watch):
     @when_sampled
     def before_backward(self, event: Backward) -> None:
         """The graph says what the loss reaches; gradients may be left over from something else."""
-        optimized = {id(p) for _, optimizer in self.recorder.live_optimizers() for p in held_by(optimizer)}
+        optimized = self._optimized()
         left: dict[int, tuple[torch.Tensor, str, int]] = {}
         for number, model in self.recorder.live_models():
             has = False
@@ -75,6 +79,8 @@ class OptimizerCoverage(Watch):
                     has = True
                 elif parameter.requires_grad and len(left) < MOST:
                     left.setdefault(id(parameter), (parameter, name, number))
+                if not parameter.requires_grad and len(self.frozen) < MOST:
+                    self.frozen[id(parameter)] = weakref.ref(parameter)
             before = self.models.get(number, (False, False))
             self.models[number] = (has or before[0], model.training or before[1])
             self.any_model_optimised = self.any_model_optimised or has
@@ -82,6 +88,21 @@ class OptimizerCoverage(Watch):
             self._add_free(event, optimized, left)
         if left and event.loss.grad_fn is not None:
             self._note(event, optimized, left)
+
+    def _optimized(self) -> set[int]:
+        """What optimisers hold. One of an earlier phase does not count for what was frozen since and set free again:
+        whoever frees a parameter wants it to train."""
+        found: set[int] = set()
+        for number, optimizer in self.recorder.live_optimizers():
+            marks = {id(p) for p in held_by(optimizer)}
+            if self._retired(number):
+                marks -= {mark for mark, held in self.frozen.items() if held() is not None}
+            found |= marks
+        return found
+
+    def _retired(self, number: int) -> bool:
+        last, rest = self.turns.get(number, (self.recorder.step, 0))
+        return self.recorder.step - last > max(RETIRED, 2 * rest)
 
     def _add_free(self, event: Backward, optimized: set[int], left: dict[int, tuple[torch.Tensor, str, int]]) -> None:
         """Parameters that a script keeps beside its models, as a coefficient of an equation or a learned weight."""
@@ -112,10 +133,15 @@ class OptimizerCoverage(Watch):
             alone = not seen.held and self.models[held.model][0]
             held.joined = held.joined or alone or mark in seen.joined
 
-    @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
+        last, rest = self.turns.get(event.number, (event.step, 0))
+        self.turns[event.number] = event.step, max(rest, event.step - last)
+        if event.sampled:
+            self._look(event)
+
+    def _look(self, event: OptimizerEvent) -> None:
         self.looks += 1
-        optimized = {id(p) for _, optimizer in self.recorder.live_optimizers() for p in held_by(optimizer)}
+        optimized = self._optimized()
         for key, held in list(self.left.items()):
             parameter = held.held()
             if parameter is None or not parameter.requires_grad or key in optimized:
@@ -146,7 +172,8 @@ class OptimizerCoverage(Watch):
         whole = [held for held in joined if self.models[held.model][1]] if self.any_model_optimised else []
         missing = partly or whole
         if missing:
-            place = next((self.made[number] for number in sorted(self.made) if number in self.busy), None)
+            at_work = sorted(self.busy.intersection(self.made), key=lambda number: (self._retired(number), number))
+            place = self.made[at_work[0]] if at_work else None
             names = [held.name for held in missing]
             shown = ", ".join(names[:3]) + (" …" if len(names) > 3 else "")
             return (
