@@ -180,6 +180,28 @@ def decoder_forgotten() -> None:
         optimizer.step()
 
 
+def freed_after_the_optimizer_was_made(later: bool = False) -> None:
+    """An encoder that an earlier phase trained, then frozen, then set free: the optimiser of this phase lacks it."""
+    encoder, decoder, head = nn.Linear(6, 4), nn.Linear(4, 6), nn.Linear(4, 3)
+    first = torch.optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=1e-2)
+    for x, _ in loader():
+        first.zero_grad()
+        F.mse_loss(decoder(encoder(x)), x).backward()
+        first.step()
+    encoder.requires_grad_(False)
+    model = nn.Sequential(encoder, nn.ReLU(), head)
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=1e-2)
+    for epoch in range(16):
+        if epoch == 8:
+            encoder.requires_grad_(True)
+            if later:
+                optimizer.add_param_group({"params": list(encoder.parameters())})
+        for x, y in loader():
+            model.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+
 def copy_is_trained() -> None:
     model = mlp()
     optimizer = adam(model)
@@ -450,6 +472,7 @@ FAULTY: list[Fire] = [
     ("grad_mode_in_training", "off", encoder_under_no_grad, "features = encoder(x)"),
     ("optimizer_coverage", "missing", head_replaced, "torch.optim.Adam"),
     ("optimizer_coverage", "missing", decoder_forgotten, "torch.optim.Adam"),
+    ("optimizer_coverage", "missing", freed_after_the_optimizer_was_made, "torch.optim.Adam"),
     ("optimizer_coverage", "other_model", copy_is_trained, "torch.optim.Adam"),
     ("requires_grad_flags", "frozen", all_frozen_but_one_bias, "torch.optim.Adam"),
     ("requires_grad_flags", "frozen", part(frozen, "everything"), "torch.optim.Adam"),
@@ -470,13 +493,13 @@ FAULTY: list[Fire] = [
     (
         "scheduler_steps",
         "before_optimizer",
-        scheduled(lambda o: schedulers.StepLR(o, 1000), "schedule zero forward backward step"),
+        scheduled(lambda o: schedulers.ExponentialLR(o, 0.94), "schedule zero forward backward step"),
         "scheduler.step()",
     ),
     (
         "scheduler_steps",
         "before_optimizer",
-        scheduled(lambda o: schedulers.StepLR(o, 1000), "zero forward backward schedule step"),
+        scheduled(lambda o: schedulers.ExponentialLR(o, 0.94), "zero forward backward schedule step"),
         "scheduler.step()",
     ),
     ("accumulation_scaling", "unscaled", part(accumulated, divide=False), "loss.backward()"),

@@ -171,6 +171,17 @@ def test_one_error_that_ends_training_is_not_swallowed(tmp_path: Path) -> None:
     assert answers(tmp_path, loop, SwallowedExceptions)["swallowed_exceptions"]["outcome"] == "none"
 
 
+@pytest.mark.parametrize("order", ["schedule zero forward backward step", "zero forward backward schedule step"])
+def test_a_slow_schedule_that_is_one_batch_ahead_is_no_fault(tmp_path: Path, order: str) -> None:
+    """The step before is as good a rate as the step's own: nobody could tell the two runs apart."""
+
+    def cosine(held: Any) -> Any:
+        return schedulers.CosineAnnealingLR(held, 6 * len(loader()))
+
+    loop = partial(in_order, order, scheduler=cosine, epochs=6)
+    assert answers(tmp_path, loop, SchedulerSteps)["scheduler_steps"]["outcome"] == "plausible"
+
+
 def test_the_run_is_not_changed(tmp_path: Path) -> None:
     """Dropout, momentum, clipping and a schedule, with all watches and without: equal to the last bit."""
 

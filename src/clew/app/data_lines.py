@@ -19,6 +19,26 @@ ELSEWHERE = ("data.augmentation",)
 MAKES = re.compile(r"\b(tensor|as_tensor|from_numpy|Tensor|LongTensor|FloatTensor|stack)\(")
 HELD_OUT = re.compile(r"(^|_)(val|valid|validation|test|dev|held|holdout|eval)(_|$|\d)", re.IGNORECASE)
 RANDOM = re.compile(r"\brand(n|int|om|perm)?\b|rng|augment|transform|flip|crop|jitter|rotat", re.IGNORECASE)
+SCALES = (
+    r"[-*/] .*(mean|std|\bmin|\bmax|scale|norm|sigma)|[*/] ?\d|\d ?[*/] ?[a-z(]|"
+    r"\b\w*(normali[sz]e|standardi[sz]e|rescale|prepare)\w*\(|scale\w*\.\w*transform\("
+)
+ORDERS = r"sort|shuffle|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\("
+BLURS = r"rolling|\bshift\(|convolve|cumsum|ewm|interpolate|bfill|fillna|smooth|resample|center="
+ON_THE_WAY = {
+    "data.labels_misaligned": (ORDERS, "the order is changed here"),
+    "data.not_normalized": (SCALES, "scaled here"),
+    "data.wrong_normalization": (SCALES, "scaled here"),
+    "rl.obs_not_normalized": (SCALES, "scaled here"),
+    "data.input_destroyed": (
+        r"zeros_like|ones_like|full\(|fill|clamp|clip\(|round|nan_to_num|\* ?0\b",
+        "values are replaced here",
+    ),
+    "data.leak_temporal": (BLURS, "rows of other times come in here"),
+    "arch.causal_leak": (BLURS, "rows of other times come in here"),
+    "data.leak_split": (r"\.(mean|std|min|max|fit|fit_transform)\(", "fitted to rows here"),
+}
+"""On the way of the training data to the loss: lines that do what a cause is about."""
 PUT_TOGETHER, FIRST_TENSOR, MET = "batches are put together here", "made a tensor here", "goes into the loss here"
 CHOSEN, OTHER_SET = "training rows are chosen here", "the data set outside training is made here"
 
@@ -46,6 +66,12 @@ class Reader:
         found["data.not_shuffled"] = found["data.rank_overlap"] = loaders
         for cause in ELSEWHERE:
             found[cause] = [*self._elsewhere(), *self._drawn()]
+        way = self._way()
+        for cause, (pattern, role) in ON_THE_WAY.items():
+            lines = [*self._from_backward(), *way] if pattern is ORDERS else way
+            found[cause] = [*self._doing(lines, pattern, role)[:1], *found.get(cause, [])]
+        found["rl.obs_not_normalized"] += inputs
+        found["data.train_val_mismatch"] = self._other_way(way)
         return {cause: tuple(places[:3]) for cause, places in found.items() if places}
 
     # --- from the places that the run left
@@ -67,16 +93,16 @@ class Reader:
                     found.append((scope, given, node.lineno))
         return found
 
-    def _trail(self, kind: str, slot: int | None) -> list[Line]:
-        trail = Trail(self.project)
+    def _trail(self, kind: str, slot: int | None, wide: bool = False) -> list[Line]:
+        trail = Trail(self.project, wide)
         slots = () if slot is None else (slot,)
         for scope, expression, line in self._starts(kind):
             trail.follow(scope, expression, line, slots)
         return trail.lines
 
-    def _met(self, slot: int) -> list[Line]:
+    def _met(self, slot: int, wide: bool = False) -> list[Line]:
         """Without a loader: back from the loss, whose second argument is the target, or from the model's input."""
-        trail = Trail(self.project)
+        trail = Trail(self.project, wide)
         for place in self.lines.get("loss" if slot else "trained", [])[:1]:
             scope = self.project.scope(str(place.file), place.line or 0)
             calls = [
@@ -91,6 +117,49 @@ class Reader:
         lines = self._trail("loader", slot) or self._met(slot)
         made = [line for line in lines if MAKES.search(self._text(line))]
         return [self._place(line, FIRST_TENSOR) for line in (made[:1] or lines[-1:])]
+
+    def _way(self) -> list[Line]:
+        """Every line known of the way from where the data is read to the model, those nearest to the model first."""
+        trails = [
+            *(self._trail("loader", slot, True) for slot in (0, -1, None)),
+            self._met(0, True),
+            self._met(1, True),
+        ]
+        return list(dict.fromkeys(line for trail in trails for line in trail))
+
+    def _from_backward(self) -> list[Line]:
+        trail = Trail(self.project)
+        for place in self.lines.get("backward", [])[:1]:
+            scope = self.project.scope(str(place.file), place.line or 0)
+            for node in self.project.calls(str(place.file), place.line or 0):
+                if scope is not None and called(node) == "backward":
+                    given = node.args[0] if node.args else getattr(node.func, "value", None)
+                    trail.follow(scope, given, place.line or 0)
+        return trail.lines
+
+    def _doing(self, lines: list[Line], pattern: str, role: str) -> list[Place]:
+        wanted = re.compile(pattern)
+        return [self._place(line, role) for line in lines if wanted.search(self._text(line).partition("#")[0])]
+
+    def _other_way(self, training: list[Line]) -> list[Place]:
+        """Where the data outside training is prepared: scaled, then what is done for it alone."""
+        other = self._trail("loader_elsewhere", 0, True) or self._called_with("evaluated")
+        own = [line for line in other if line not in training]
+        alone = [*self._doing(own, SCALES, "scaled here"), *self._doing(own, MAKES.pattern, FIRST_TENSOR)]
+        shared = self._doing(other, SCALES, "scaled here")
+        loaders = self.lines.get("loader_elsewhere", [])[:1]
+        made = [place._replace(role="the loader outside training is made here") for place in loaders]
+        return [*alone[:1], *shared[:1], *made, *(self._place(line, OTHER_SET) for line in own[:1])]
+
+    def _called_with(self, kind: str) -> list[Line]:
+        """Back from what a model is called with there."""
+        trail = Trail(self.project)
+        for place in self.lines.get(kind, [])[:2]:
+            scope = self.project.scope(str(place.file), place.line or 0)
+            calls = [node for node in self.project.calls(str(place.file), place.line or 0) if node.args]
+            if scope is not None and calls:
+                trail.follow(scope, calls[-1].args[0], place.line or 0)
+        return trail.lines
 
     def _function(self, kind: str, role: str) -> list[Place]:
         """A function of the user's, by the line that gives its result."""

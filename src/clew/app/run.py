@@ -25,7 +25,7 @@ from clew.observe.progress import sweep
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue
 from clew.records.exact import pretty
-from clew.records.place import told
+from clew.records.place import Place, told
 from clew.report.run_page import DataFile, RunFacts
 from clew.report.view import CaseView, view
 from clew.report.view import to_json as case_json
@@ -36,6 +36,7 @@ NOT_DRAWN = (
 )  # fmt: skip
 """Series whose names begin so serve to compare processes or to read the curves, and mean nothing to the eye."""
 MOST_NEXT = 5
+LEADING = 8
 BUDGET = 60.0
 """Seconds for exams, where nothing else is said."""
 
@@ -193,11 +194,20 @@ def seen_in(parts: list[Process], held: Run, script: str, domain: str, more: lis
 
 def placed(seen: CaseView, held: Run) -> CaseView:
     """With the lines where settings were written, for causes that are about a setting."""
-    places = settings_places(held, sources(held), [item.path for item in data_files(held)])
+    places = settings_places(held, sources(held), [item.path for item in data_files(held)], met_by(seen))
     findings = tuple(
         item._replace(where=told(places.get(item.cause, ()), item.where)) for item in seen.weighing.findings
     )
     return seen._replace(weighing=seen.weighing._replace(findings=findings), places=places)
+
+
+def met_by(seen: CaseView) -> dict[str, tuple[Place, ...]]:
+    """By cause: the places of the clues that speak for it, for the causes that lead."""
+    found = {item.cause: item.where for item in seen.weighing.findings}
+    for share in seen.weighing.shares[:LEADING]:
+        support = [pull.clue for pull in seen.weighing.pulls(share.cause) if pull.bits > 0]
+        found[share.cause] = tuple(place for index in support for place in seen.counted[index].clue.where)
+    return found
 
 
 def steps_of(parts: list[Process]) -> int:

@@ -8,6 +8,7 @@ them goes past every default in the source.
 import glob
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from clew.archive.model import Run
@@ -53,8 +54,10 @@ NUMBERS = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w
 CONFIGURATIONS = (".toml", ".yaml", ".yml", ".json", ".ini", ".cfg")
 
 
-def settings_places(held: Run, sources: list[str], opened: list[str]) -> dict[str, tuple[Place, ...]]:
-    """By cause: the lines where the setting that it is about was written."""
+def settings_places(
+    held: Run, sources: list[str], opened: list[str], met: Mapping[str, tuple[Place, ...]] | None = None
+) -> dict[str, tuple[Place, ...]]:
+    """By cause: the lines where the setting that it is about was written. `met` is where its clues were seen."""
     values: dict[str, dict[float, None]] = {}
     seen: dict[str, list[Place]] = {}
     for row in _rows(held):
@@ -73,9 +76,14 @@ def settings_places(held: Run, sources: list[str], opened: list[str]) -> dict[st
     by_cause["data.leak_target"] = _target_listed(texts)
     if "batch_second" in seen:
         by_cause["arch.batch_mixing"] = tuple(seen["batch_second"])
+    from clew.app.cause_lines import Finder
     from clew.app.data_lines import Reader
 
-    by_cause |= Reader(seen, {path: texts[path] for path in sources if path in texts}).by_cause()
+    reader = Reader(seen, {path: texts[path] for path in sources if path in texts})
+    by_cause |= reader.by_cause()
+    written = {path: lines for path, lines in texts.items() if path.endswith(CONFIGURATIONS)}
+    more = Finder(seen, reader.project, reader.texts, written).by_cause(met or {})
+    by_cause |= {cause: tuple(dict.fromkeys((*places, *by_cause.get(cause, ())))) for cause, places in more.items()}
     return {cause: places for cause, places in by_cause.items() if places}
 
 

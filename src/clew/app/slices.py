@@ -36,17 +36,22 @@ class Project:
                 self.modules[os.path.realpath(path)] = ast.parse("\n".join(lines))
             except (SyntaxError, ValueError):
                 continue
+        self._within: dict[str, list[Scope]] = {}
+        methods: set[int] = set()
         for path, tree in self.modules.items():
             for node in ast.walk(tree):
                 if isinstance(node, ast.ClassDef):
                     self.classes.setdefault(node.name, []).append(Scope(path, node))
                     for part in node.body:
                         if isinstance(part, Function):
-                            self.functions.setdefault(part.name, []).append(Scope(path, part, node))
-                elif isinstance(node, Function) and not any(
-                    scope.node is node for scope in self.functions.get(node.name, ())
-                ):
-                    self.functions.setdefault(node.name, []).append(Scope(path, node))
+                            methods.add(id(part))
+                            self._add(part.name, Scope(path, part, node))
+                elif isinstance(node, Function) and id(node) not in methods:
+                    self._add(node.name, Scope(path, node))
+
+    def _add(self, name: str, scope: Scope) -> None:
+        self.functions.setdefault(name, []).append(scope)
+        self._within.setdefault(scope.path, []).append(scope)
 
     def scope(self, path: str, line: int) -> Scope | None:
         """The innermost function around a line, else its module."""
@@ -56,9 +61,8 @@ class Project:
             return None
         around = [
             scope
-            for scopes in self.functions.values()
-            for scope in scopes
-            if scope.path == path and scope.node.lineno <= line <= (scope.node.end_lineno or 0)  # type: ignore[attr-defined]
+            for scope in self._within.get(path, ())
+            if scope.node.lineno <= line <= (scope.node.end_lineno or 0)  # type: ignore[attr-defined]
         ]
         # A method is listed with its class first, and again as a bare function.
         return max(around, key=lambda held: (_first(held.node), held.owner is not None), default=Scope(path, tree))
@@ -74,8 +78,9 @@ class Project:
 class Trail:
     """The lines of one search, nearest to the use first."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, wide: bool = False) -> None:
         self.project = project
+        self.wide = wide  # also the lines that what shifts or scales the rows was set on
         self.lines: list[Line] = []
         self._seen: set[tuple[int, Slots]] = set()
         self._entered: dict[int, tuple[Scope, ast.Call]] = {}  # by which call a function was entered
@@ -105,6 +110,11 @@ class Trail:
             self.follow(scope, expression.generators[0].iter, before)
         elif isinstance(expression, ast.BinOp):
             plain = isinstance(expression.left, ast.Constant)  # rows stand first; what shifts or scales them after
+            other = expression.left if plain else expression.right
+            if self.wide and isinstance(other, ast.Name):
+                found = [held.lineno for held, _, _ in _assigned(scope.node, other.id) if held.lineno <= before]
+                for line in found[-1:]:
+                    self._step(scope, line)
             self.follow(scope, expression.right if plain else expression.left, before, slots)
         elif isinstance(expression, ast.IfExp | ast.UnaryOp):
             for operand in ast.iter_child_nodes(expression):

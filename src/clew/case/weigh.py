@@ -370,7 +370,8 @@ def _findings(
         credence = min(1.0 / (1.0 + math.exp(-odds)), 0.995)
         if credence >= 0.5:
             numbers = tuple(index for index, _ in sightings)
-            where = dict.fromkeys(place for index in numbers for place in clues[index].where)
+            surest = sorted(sightings, key=lambda held: -held[1])
+            where = dict.fromkeys(place for index, _ in surest for place in clues[index].where)
             findings.append(Finding(cause, credence, numbers, tuple(where)))
     return _without_consequences(knowledge, findings)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from clew.records.place import Place
 
-MADE, STARTED, USED = "made here", "first values given here", "used here"
+MADE, STARTED, USED, ASKED = "made here", "first values given here", "used here", "asked for here"
 CROWDED = 4096
 MOST_ADDRESSES = 20_000
 
@@ -48,13 +48,18 @@ class Origins:
     def __init__(self) -> None:
         self._made = Held()
         self._started = Held()
+        self._asked = Held()
         self.loaders: dict[int, Place] = {}  # by the number that they get when they are first used
         self._addresses: dict[int, Place] = {}  # of tensors that are only another view of a parameter, as `.data` is
 
     def note_made(self, thing: Any, frame: FrameType | None) -> None:
-        place = maker(thing, frame)
-        if place is not None:
-            self._made.note(thing, place._replace(role=MADE))
+        found = maker(thing, frame)
+        if found is None:
+            return
+        self._made.note(thing, place_of(found)._replace(role=MADE))
+        above = _helped(found)
+        if above is not None:
+            self._asked.note(thing, place_of(above)._replace(role=ASKED))
 
     def note_started(self, tensor: Any, frame: FrameType | None, parameter: bool) -> None:
         """By whom decides: torch's own constructors begin a parameter anew, a line of the user's does it on purpose."""
@@ -75,6 +80,10 @@ class Origins:
     def made(self, thing: Any) -> Place | None:
         return self._made.get(thing)
 
+    def asked(self, thing: Any) -> Place | None:
+        """The line of a constructor that had a helper make this; None where there was no helper."""
+        return self._asked.get(thing)
+
     def started(self, parameter: Any) -> Place | None:
         """The line of the user's that last filled this parameter, None where its layer did."""
         held = self._started.get(parameter)
@@ -85,17 +94,26 @@ class Origins:
     def of_layer(self, module: Any) -> tuple[Place, ...]:
         """Where the values of a layer were given, if that was done on purpose, then where it was made."""
         begun = [self.started(parameter) for parameter in module._parameters.values() if parameter is not None]
-        return tuple(dict.fromkeys(place for place in (*begun, self.made(module)) if place is not None))
+        made = (self.asked(module), self.made(module))
+        return tuple(dict.fromkeys(place for place in (*begun, *made) if place is not None))
 
 
-def maker(thing: Any, frame: FrameType | None) -> Place | None:
-    """The innermost line of the user's code that is not part of the thing's own constructors."""
+def maker(thing: Any, frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of the user's code that is not part of the thing's own constructors."""
     while frame is not None:
         code = frame.f_code
         if is_users(code.co_filename) and not (code.co_name == "__init__" and _belongs(frame, thing)):
-            return place_of(frame)
+            return frame
         frame = frame.f_back
     return None
+
+
+def _helped(frame: FrameType) -> FrameType | None:
+    """The constructor that called a small function to make a layer: its line says which layer, and with what."""
+    above = frame.f_back
+    if frame.f_code.co_name in ("__init__", "<module>") or above is None or above.f_code.co_name != "__init__":
+        return None
+    return above if is_users(above.f_code.co_filename) else None
 
 
 def _belongs(frame: FrameType, thing: Any) -> bool:

@@ -76,6 +76,7 @@ class Recorder:
         self.picked = Picked()
         self.losses = Losses(self)
         self.origins = Origins()
+        self.lines: Any = None  # which line made which operation, once a watch follows them
         self.watches: list[Watch] = []
         for watch in watches:
             try:

@@ -86,7 +86,9 @@ class Settings(Watch):
         data: Any = getattr(event.source, "_dataset", None)
         for _ in range(8):  # a Subset of a Subset
             data = getattr(data, "dataset", data)
-        self._line(f"items{kind}", _function(getattr(type(data), "__getitem__", None)))
+        read_by = getattr(type(data), "__getitem__", None) or getattr(type(data), "__iter__", None)
+        self._line(f"items{kind}", _function(read_by) or _function(getattr(type(data), "__iter__", None)))
+        self._line(f"worker_init{kind}", _function(getattr(event.source, "_worker_init_fn", None)))
 
     def write(self, path: str) -> None:
         rows = [

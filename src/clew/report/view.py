@@ -110,7 +110,7 @@ def causes_json(seen: CaseView) -> list[dict[str, Any]]:
     for share in seen.weighing.shares:
         held = seen.knowledge.causes.get(share.cause)
         support = [pull.clue for pull in seen.weighing.pulls(share.cause) if pull.bits > LEAST_PULL]
-        clues = (place for index in sorted(support) for place in seen.counted[index].clue.where)
+        clues = (place for index in support for place in seen.counted[index].clue.where)  # the strongest clue first
         places = told(seen.places.get(share.cause, ()), clues)
         rows.append(
             {

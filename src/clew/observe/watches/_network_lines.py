@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from clew.observe.places import is_users, shown
+from clew.observe.watches._network_graph import whole_graph
 from clew.observe.watches._network_spans import _extent
 from clew.records.place import Place
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType
+
+    from clew.observe.recorder import Recorder
 
 MOST_EVENTS = 40_000
 """Calls and lines followed in one stretch: some tens of milliseconds."""
@@ -122,6 +125,18 @@ class Lines:
             return _place(self.marks, number)
         base, size = _extent(nodes)
         return _place(self.known[size], number - base) if size in self.known else None
+
+
+def lines_of(recorder: Recorder, wanted: list[Any], loss: Any) -> list[Place | None]:
+    """The lines that made operations of a loss, where some watch has followed a graph like it."""
+    nodes = whole_graph(loss.grad_fn) if recorder.lines is not None and loss.grad_fn is not None else None
+    if nodes is None:
+        return [None] * len(wanted)
+    return [recorder.lines.at(int(node._sequence_nr()), nodes) for node in wanted]
+
+
+def line_of(recorder: Recorder, node: Any, loss: Any) -> Place | None:
+    return lines_of(recorder, [node], loss)[0]
 
 
 def _place(marks: list[Mark], number: int) -> Place | None:

@@ -21,6 +21,7 @@ from clew.observe.places import is_users, shown
 from clew.observe.watch import Backward, LossCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._loss_graph import Key, Made, Term, bare, inputs, key, square_value, terms
 from clew.observe.watches._loss_values import plain, total
+from clew.observe.watches._network_lines import lines_of
 from clew.records.place import Place
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
 
 WALKED = 8192
+NAMED_WITHIN = 4
 KEPT = 200
 MANY = 64
 HELPER = 5
@@ -92,6 +94,7 @@ class Equations:
         self.calls = Made(64)
         self.parts: list[tuple[int, list[Part]]] = []
         self.place: Place | None = None
+        self.lines: dict[int, Place] = {}  # of the terms, by their order
         self.attached = False
         self._order: dict[int, int] = {}
 
@@ -189,7 +192,8 @@ class Equations:
             self.unused.clear()  # what was not looked through may hold them
             return
         held_terms = terms(event.loss, self.calls)
-        found = [self._part(held, event) for held in held_terms]
+        self._name_lines(held_terms, event)
+        found = [self._part(held, event, self.lines.get(at)) for at, held in enumerate(held_terms)]
         if len(held_terms) >= MANY:
             self.unused.clear()
         known = [part for part in found if part is not None]
@@ -200,13 +204,21 @@ class Equations:
         if len(self.parts) < KEPT:
             self.parts.append((event.step, known))
 
-    def _part(self, held: Term, event: Backward) -> Part | None:
+    def _name_lines(self, held: list[Term], event: Backward) -> None:
+        """The lines of the terms written by hand, until they are known: they do not change."""
+        recorder = self.recorder()
+        unknown = [at for at, term in enumerate(held) if term.known is None and at not in self.lines]
+        if recorder is not None and unknown and self.updates < NAMED_WITHIN:
+            found = lines_of(recorder, [held[at].node for at in unknown], event.loss)
+            self.lines |= {at: line for at, line in zip(unknown, found, strict=True) if line is not None}
+
+    def _part(self, held: Term, event: Backward, line: Place | None) -> Part | None:
         residual, normed = self._way(held.node)
         self.normed += residual and normed
         value = held.known.value if held.known is not None else square_value(held.node)
         if value is None or held.factor is None or not math.isfinite(value):
-            return Part(math.nan, math.nan, True, event.place) if residual else None
-        place = held.known.place if held.known is not None else event.place
+            return Part(math.nan, math.nan, True, line or event.place) if residual else None
+        place = held.known.place if held.known is not None else line or event.place
         return Part(abs(value), abs(held.factor), residual, place)
 
     def _after_step(self, event: OptimizerEvent) -> None:

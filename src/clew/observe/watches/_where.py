@@ -50,6 +50,8 @@ def layer_places(
         begun = tuple(origins.started(held) for held in before._parameters.values() if held is not None)
     given = [place for place in begun if place is not None] if from_start else []
     made = origins.made(module_at(recorder, layer))
+    if isinstance(before, nn.Module) and from_start:
+        given += [place for place in (origins.asked(before),) if place is not None]
     here = used._replace(role=USED) if used is not None else None
     order = (made, here) if in_sequence(recorder, layer) and "(" not in layer[1] else (here, made)
     return tuple(dict.fromkeys(place for place in (*given, *order) if place is not None))[:MOST]
@@ -62,7 +64,8 @@ def parameter_places(recorder: Recorder, model: Any, name: str, tensor: torch.Te
     made = recorder.origins.made(owner) if owner is not None and not is_users(_file_of(owner)) else None
     if made is None and model is not None:
         made = where_made(model, name)
-    return tuple(place._replace(parameter=name) for place in (given, made) if place is not None)
+    asked = recorder.origins.asked(owner) if owner is not None else None
+    return tuple(place._replace(parameter=name) for place in (given, asked, made) if place is not None)
 
 
 def _file_of(module: Any) -> str:

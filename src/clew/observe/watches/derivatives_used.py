@@ -12,10 +12,19 @@ Silent when: a derivative is taken now and then only, as for a picture; few of t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from torch import nn
+
 from clew.observe.watch import Answer
 from clew.observe.watches._physics_terms import Solved
 from clew.records.clue import Saw, Unclear
 
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
+    from clew.records.place import Place
+
+KINKED = (nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.ReLU6, nn.Hardtanh)
 UPDATES = 8
 OFTEN = 0.9
 RAMPS = 0.5
@@ -23,6 +32,18 @@ RAMPS = 0.5
 
 class DerivativesUsed(Solved):
     test = "derivatives_used"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.kinked: list[Place] = []  # a model may be gone before the last word is said
+
+    def _ramps(self) -> list[Place]:
+        """Where the first layer of ramps was made."""
+        held = [model for ref in self.recorder.models if (model := ref()) is not None]
+        parts = [part for model in held for part in model.modules() if isinstance(part, KINKED)]
+        found = [place for part in parts if (place := self.recorder.origins.made(part)) is not None]
+        self.kinked = found[:1] or self.kinked
+        return self.kinked
 
     def read(self) -> Answer:
         held = self.equations
@@ -36,5 +57,6 @@ class DerivativesUsed(Solved):
         if not held.updates:
             return Unclear(self.unseen())
         if held.ramps + held.bends and held.twice and held.ramps >= RAMPS * (held.ramps + held.bends):
-            return Saw("ramps", ramps=held.ramps, others=held.bends).at(held.twice_place, held.place)
+            saw = Saw("ramps", ramps=held.ramps, others=held.bends)
+            return saw.at(*self._ramps(), held.twice_place, held.place)
         return Saw("used", updates=held.steps).at(held.place)

@@ -76,7 +76,7 @@ class FirstNonfinite(Watch):
         self.walks = (-1, 0)
         self.smallest, self.latest = math.inf, 0.0
         self.layout = Layout()
-        self.lines = Lines()
+        self.lines = recorder.lines = Lines()
         self.owed: Owed | None = None
         self.new_size = True
         self.step_place: Place | None = None

@@ -2,7 +2,7 @@
 
 Why it matters: a running total of losses with their graphs, outputs kept in a list, or a state carried over without
 detach holds every earlier step in memory, and sometimes walks back through all of them.
-Cannot tell: who holds the graph; memory that grows without graphs.
+Cannot tell: who holds the graph where that is no list or table; memory that grows without graphs.
 Silent when: a single earlier loss is kept, a few steps are linked on purpose, or one graph is used again.
 """
 
@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from clew.observe.watch import Answer, Backward, Batch, LossCall, Saw, Watch
+from clew.observe.watches._holders import Holders
 from clew.records.clue import Unclear
 from clew.records.place import Place
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 KEPT = 5
 """Steps whose graphs must be alive at once."""
+LOOK_FROM = 32
+"""From this step on, what holds them is looked for: some tens of milliseconds, a few times at most."""
 AGE = 2
 NODES = 48
 TOKENS = 512
@@ -42,6 +45,7 @@ class GraphGrowth(Watch):
         self.batches = self.looks = self.most = 0
         self.place: Place | None = None
         self.most_place: Place | None = None
+        self.holders, self.look_at = Holders(), LOOK_FROM
 
     def batch(self, event: Batch) -> None:
         del event
@@ -84,6 +88,9 @@ class GraphGrowth(Watch):
         self.looks += now > AGE
         if len(old) > self.most:
             self.most, self.most_place = len(old), self.place
+        if len(old) >= KEPT and now >= self.look_at:
+            self.look_at = 3 * now // 2
+            self.holders.look()
 
     def read(self) -> Answer:
         if not self.looks:
@@ -91,7 +98,7 @@ class GraphGrowth(Watch):
         if self.most >= KEPT:
             return (
                 Saw("retained", steps=self.most)
-                .at(self.most_place)
+                .at(self.holders.place, self.most_place)
                 .saying(f"the graphs of {self.most} earlier steps were alive at the same time")
             )
         return Saw("released", steps=self.most)

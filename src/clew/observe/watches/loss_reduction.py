@@ -21,6 +21,7 @@ import torch
 from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Saw, Watch, when_sampled
 from clew.observe.watches._loss_graph import Made, Term, bare, residual, terms, value_of
 from clew.observe.watches._loss_values import plain, reduction, total
+from clew.observe.watches._network_lines import line_of
 from clew.records.clue import Reading, Unclear
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ class LossReduction(Watch):
         if not str(term.node.name()).endswith("0") or not sizes or int(sizes[0]) < 2:
             return None
         doubles = self._undivided(term.factor, int(sizes[0]))
-        self._note(doubles, int(sizes[0]), event.place)
+        line = line_of(self.recorder, term.node, event.loss) if doubles and self.where is None else self.where
+        self._note(doubles, int(sizes[0]), line or event.place)
         return doubles
 
     def _undivided(self, factor: float | None, examples: int) -> bool | None:

@@ -20,6 +20,7 @@ import torch
 from clew.observe.watch import Answer, Backward, LossCall, Saw, Watch, when_sampled
 from clew.observe.watches._loss_graph import MOVES, PICKS, Key, Made, bare, inputs, key, residual, saved, shape, terms
 from clew.observe.watches._loss_values import reduction
+from clew.observe.watches._network_lines import line_of
 from clew.observe.watches._rl_lines import computing
 from clew.records.clue import Unclear
 
@@ -32,6 +33,7 @@ ELEMENTWISE = frozenset(
 )
 
 TABLE = 64
+TRIES = 4
 
 
 class LossShapes(Watch):
@@ -42,6 +44,7 @@ class LossShapes(Watch):
         self.looked = 0
         self.calls = Made(32)
         self.found: tuple[str, str, str, Place | None] | None = None
+        self.tries = 0
         self.weight = False  # what it met was a weight, such as an advantage
 
     def loss(self, event: LossCall) -> None:
@@ -66,14 +69,14 @@ class LossShapes(Watch):
 
     @when_sampled
     def before_backward(self, event: Backward) -> None:
-        if not event.sampled or self.found is not None:
+        if not event.sampled or (self.found is not None and not self.tries):
             return
         for term in terms(event.loss, self.calls):
             difference = residual(term.node) if term.known is None else None
             if difference is not None:
                 self.looked += 1
                 self._by_hand(difference, event)
-            elif term.known is None:
+            elif term.known is None and self.found is None:
                 self._weighed(term.node, event)
 
     def _by_hand(self, difference: Any, event: Backward) -> None:
@@ -86,10 +89,13 @@ class LossShapes(Watch):
         if given is None or together is None or len(together) != 2 or together[0] != together[1] or together[0] < 2:
             return
         length = together[0]
-        if given == (length, 1):
-            self.found = (str(given), f"({length},)", str(together), event.place)
-        elif given == (length,):
-            self.found = (str(given), f"({length}, 1)", str(together), event.place)
+        if given not in ((length, 1), (length,)):
+            return
+        line = line_of(self.recorder, difference, event.loss)
+        # Until its line is known the same difference is looked at again in later steps.
+        self.tries = (self.tries or TRIES) - 1 if line is None else 0
+        wanted = f"({length},)" if len(given) == 2 else f"({length}, 1)"
+        self.found = (str(given), wanted, str(together), line or event.place)
 
     def _weighed(self, reduced: Any, event: Backward) -> None:
         """A mean or sum over a square table that one value for each example and one constant weight for each make: the

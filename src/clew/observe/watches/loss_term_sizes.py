@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from clew.observe.watch import Answer, Backward, LossCall, Watch, when_sampled
 from clew.observe.watches._loss_graph import Made, Term, square_value, terms, value_of
 from clew.observe.watches._loss_values import plain, total
+from clew.observe.watches._network_lines import line_of
 from clew.records.clue import Reading, Unclear
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 CHOSEN = 0.1
 """A weight this far below 1, or below all the others, was put there on purpose."""
+LOOKED_UP = 16
 RESOLVED = 1e-5
 """What the known terms leave of the total is rounding below this share of it."""
 
@@ -45,6 +47,7 @@ class LossTermSizes(Watch):
 
     def __init__(self, recorder: Any) -> None:
         super().__init__(recorder)
+        self.looked_up = 0
         self.calls = Made(64)
         self.ratios: list[float] = []
         self.unreadable = self.most = 0
@@ -91,7 +94,8 @@ class LossTermSizes(Watch):
                 unread.append(part)
                 continue
             together += part.factor * value
-            found.append(Size(abs(part.factor * value), abs(part.factor), place))
+            line = place or self._by_hand(part, event)
+            found.append(Size(abs(part.factor * value), abs(part.factor), line))
             self.recorder.record("loss term", part.factor * value, of=str(place or "by hand"))
         if len(unread) > 1:
             return None
@@ -100,8 +104,13 @@ class LossTermSizes(Watch):
             rest = abs(whole - together)
             if not rest > RESOLVED * max(abs(whole), abs(together)):
                 return None
-            found.append(Size(rest, abs(unread[0].factor or 1.0), None))
+            found.append(Size(rest, abs(unread[0].factor or 1.0), self._by_hand(unread[0], event)))
         return [held for held in found if held.size > 0 and math.isfinite(held.size)]
+
+    def _by_hand(self, part: Term, event: Backward) -> Place | None:
+        """The line of a term that no loss function made: looked up a few times, it does not change."""
+        self.looked_up += 1
+        return line_of(self.recorder, part.node, event.loss) if self.looked_up <= LOOKED_UP else None
 
     def _keep(self, ratio: float, parts: int) -> None:
         self.ratios = [*self.ratios, ratio][-200:]

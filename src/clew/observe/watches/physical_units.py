@@ -83,5 +83,11 @@ class PhysicalUnits(Solved):
             "largest_at_first_layer": entering,
         }
         if (ratio > APART and raw) or entering > NEAR**2:
-            return Saw("raw", **figures).at(line if entering > NEAR * max(1.0, largest) else None, held.place)
+            at_network = line if entering > NEAR * max(1.0, largest) else None
+            return Saw("raw", **figures).at(at_network, self._largest(), held.place)
         return Saw("of_order_one", **figures).at(held.place)
+
+    def _largest(self) -> Place | None:
+        """The line of the term that is largest at the start."""
+        first = [part for _, parts in self.equations.parts[:1] for part in parts if math.isfinite(part.value)]
+        return max(first, key=lambda part: part.value * part.weight).place if first else None
