@@ -78,7 +78,8 @@ def _names(column: Column, aim: Column) -> bool:
     if column.file == aim.file or column.kind != "category" or column.values.dtype != object:
         return False
     keys, labels = codes(column), codes(aim)
-    return len(np.unique(np.stack([keys, labels]), axis=1).T) == keys.max() + 1 == labels.max() + 1
+    pairs = len(np.unique(np.stack([keys, labels]), axis=1).T)
+    return pairs == int(keys.max()) + 1 == int(labels.max()) + 1
 
 
 def _sides(column: Column) -> list[Column]:

@@ -1,7 +1,8 @@
 """Do training and evaluation agree on the statistics of their inputs?
 
 Where the columns keep their deviations and move by steps of their own, or all change by one large factor, a subtraction
-or a division stands on one side only, and that is said; so it is where each example was brought to one size on one side
+or a division stands on one side only, and that is said; so it is where all channels of pictures are off and keep their
+spread, as an inversion makes them, where each example was brought to one size on one side
 only, where most values of some input, such as the time that a denoiser is told, lie outside of all that the model was
 trained on by more than that range is wide, and where a sampler that feeds answers back begins inside that range and
 leaves it.
@@ -48,6 +49,8 @@ UNEVEN = 0.3
 EVEN, NOT_EVEN = 0.01, 0.1
 VALUES_EACH, MOST_VALUES, SIZES = 16, 4_000_000, 256
 MOVED = 0.3  # of the columns have moved by more than a deviation
+OFF = 0.8
+"""Deviations by which the mean of every channel of an image must be off: what pictures show varies far less."""
 
 
 class Looked(NamedTuple):
@@ -55,6 +58,7 @@ class Looked(NamedTuple):
     called: str | None
     digest: int
     sizes: list[float]
+    image: bool
 
 
 class InputStatisticsMatch(FedWatch):
@@ -71,6 +75,7 @@ class InputStatisticsMatch(FedWatch):
         self.evaluation: dict[Key, Accumulator] = {}
         self.places: dict[Key, Place | None] = {}
         self.sizes: dict[Key, list[float]] = {}
+        self.images: set[Key] = set()  # evaluations of pictures that another loader gave or a name says are held out
 
     def forward(self, event: Forward) -> None:
         super().forward(event)
@@ -84,7 +89,9 @@ class InputStatisticsMatch(FedWatch):
         shift = self.shifts.setdefault(event.model, np.nan_to_num(values.mean(axis=(0, 2))))
         sums = accumulated(values, shift)
         if sums is not None:
-            self.verdicts.push(event, Looked(sums, called_here(), hash(values.tobytes()), sizes_of(tensor)))
+            self.verdicts.push(
+                event, Looked(sums, called_here(), hash(values.tobytes()), sizes_of(tensor), tensor.dim() == 4)
+            )
 
     @when_sampled
     def loss(self, event: LossCall) -> None:
@@ -107,6 +114,8 @@ class InputStatisticsMatch(FedWatch):
         if key in self.evaluation or len(self.evaluation) < 32:
             self.places.setdefault(key, event.place)
             self._add(self.evaluation, key, held)
+            if held.image and (apart or held.called == HELD_OUT):
+                self.images.add(key)
 
     def _add(self, kept: dict[Key, Accumulator], key: Key, looked: Looked) -> None:
         """Each batch counts once: rows seen again in a later epoch are no further evidence."""
@@ -125,6 +134,12 @@ class InputStatisticsMatch(FedWatch):
             even = self._evened(key)
             if even is not None:
                 return even
+            off = all_off(there, here) if key in self.images else None
+            if off is not None:
+                says = (
+                    f"the mean of every channel is off by {off:.2g} deviations and more, and their spread is the same"
+                )
+                return says, self.places.get(key), {"shift": off, "channels": float(len(here.mean))}
             found = one_step(there, here)
             if found is not None:
                 what = f"a factor of {found[1]:.3g}" if found[0] == "factor" else "a shift of the means alone"
@@ -226,6 +241,17 @@ def one_step(training: Moments, other: Moments) -> tuple[str, float] | None:
     steps = (means - mean) / std
     own = float(steps.std()) > UNEVEN * float(np.abs(steps).mean())  # columns of one series drift together
     return ("shift", float(np.median(np.abs(steps)))) if moved > MOVED and own else None
+
+
+def all_off(training: Moments, other: Moments) -> float | None:
+    """By how many deviations at least each channel of a picture has moved, its spread being kept: an inversion or a
+    subtraction that stands on one side."""
+    if float(training.std.min()) <= 0.0:
+        return None
+    noise = ERRORS * np.hypot(training.mean_error, other.mean_error)
+    moved = (np.abs(training.mean - other.mean) - noise) / training.std
+    alike = np.abs(np.maximum(other.std, 1e-12) / training.std - 1) < ALIKE
+    return float(moved.min()) if alike.all() and float(moved.min()) > OFF else None
 
 
 def largest_shift(training: Moments, other: Moments) -> tuple[float, int]:

@@ -1,0 +1,135 @@
+"""What enters the model in training and in evaluation: words under two vocabularies, pictures inverted on one side; and
+weights that decay has taken."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from loops_data import answer
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from clew.observe.watches.decay_against_gradient import DecayAgainstGradient
+from clew.observe.watches.input_statistics_match import InputStatisticsMatch
+from clew.observe.watches.token_coding import TokenCoding, by_chance, distances
+
+WORDS = 40
+
+
+def sentences(rows: int, seed: int, *, even: bool = False) -> torch.Tensor:
+    chances = np.ones(WORDS) if even else 1 / np.arange(1, WORDS + 1)
+    drawn = np.random.default_rng(seed).choice(WORDS, (rows, 12), p=chances / chances.sum())
+    return torch.from_numpy(drawn)
+
+
+def tagged(others: torch.Tensor, by_loader: bool) -> None:
+    torch.manual_seed(0)
+    rows = sentences(600, 0)
+    model = nn.Sequential(nn.EmbeddingBag(WORDS, 8), nn.Linear(8, 2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    loader = DataLoader(TensorDataset(rows, rows.sum(1) % 2), batch_size=32, shuffle=True)
+    held = DataLoader(TensorDataset(others, others.sum(1) % 2), batch_size=50)
+    for _ in range(3):
+        model.train()
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            for x, _ in held if by_loader else [(others, None)]:
+                model(x)
+
+
+@pytest.mark.parametrize("by_loader", [True, False])
+def test_words_that_were_numbered_anew_for_one_side(tmp_path: Any, by_loader: bool) -> None:
+    other = torch.from_numpy(np.random.default_rng(3).permutation(WORDS))
+    rows = sentences(200, 1)
+    told = answer(tmp_path / "anew", TokenCoding, lambda: tagged(other[rows], by_loader))
+    assert told["outcome"] == "recoded"
+    assert answer(tmp_path / "same", TokenCoding, lambda: tagged(rows, by_loader))["outcome"] == "same"
+
+
+def test_other_words_are_no_other_numbers(tmp_path: Any) -> None:
+    """Another domain has frequencies of its own; where all words are equally frequent there is nothing to see."""
+    told = answer(tmp_path / "domain", TokenCoding, lambda: tagged(sentences(200, 1, even=True), True))
+    assert told["outcome"] == "same"
+    few = answer(tmp_path / "few", TokenCoding, lambda: tagged(sentences(20, 1), True))
+    assert few["outcome"] == "unclear"
+
+
+@given(st.lists(st.integers(0, 50), min_size=12, max_size=60), st.randoms())
+def test_an_order_changes_no_frequencies(counts: list[int], random: Any) -> None:
+    one = np.array(counts, np.int64)
+    apart, ordered = distances(one, one)
+    assert apart == ordered == 0.0
+    there = distances(one, one * 7)
+    assert there == pytest.approx((0.0, 0.0))
+    apart, ordered = distances(one, np.array(random.sample(counts, len(counts))))
+    assert 0.0 <= ordered <= apart + 1e-9 or apart == 0.0
+    assert apart <= 1.0
+
+
+def test_what_chance_does_is_what_drawing_shows() -> None:
+    chances = 1 / np.arange(1, 301)
+    chances /= chances.sum()
+    drawn = np.random.default_rng(0)
+    found = []
+    for _ in range(40):
+        one, other = drawn.multinomial(3000, chances), drawn.multinomial(900, chances)
+        found.append(0.5 * np.abs(one / 3000 - other / 900).sum())
+    assert by_chance(drawn.multinomial(3000, chances), drawn.multinomial(900, chances)) == pytest.approx(
+        np.mean(found), rel=0.1
+    )
+
+
+def pictures(invert: bool, brighter: float = 0.0) -> None:
+    torch.manual_seed(0)
+    ink = (torch.rand(400, 1, 8, 8) < 0.25).float() * torch.rand(400, 1, 8, 8)
+    labels = (ink[:, 0, :4].sum((1, 2)) > ink[:, 0, 4:].sum((1, 2))).long()
+    ink = (ink - 0.125) / 0.25
+    other = -ink + 1.5 if invert else ink + brighter
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    loader = DataLoader(TensorDataset(ink[:300], labels[:300]), batch_size=30, shuffle=True)
+    held = DataLoader(TensorDataset(other[300:], labels[300:]), batch_size=50)
+    for _ in range(3):
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        with torch.no_grad():
+            for x, _ in held:
+                model(x)
+
+
+def test_pictures_that_one_side_inverts(tmp_path: Any) -> None:
+    assert answer(tmp_path / "in", InputStatisticsMatch, lambda: pictures(True))["outcome"] == "one_step_apart"
+    assert answer(tmp_path / "as", InputStatisticsMatch, lambda: pictures(False))["outcome"] == "match"
+    assert answer(tmp_path / "by", InputStatisticsMatch, lambda: pictures(False, 0.6))["outcome"] != "one_step_apart"
+
+
+def factors(decay: float) -> None:
+    torch.manual_seed(0)
+    users, items = nn.Embedding(60, 4), nn.Embedding(40, 4)
+    for held in (users, items):
+        nn.init.normal_(held.weight, std=0.3)
+    optimizer = torch.optim.Adam([*users.parameters(), *items.parameters()], lr=0.02, weight_decay=decay)
+    true = torch.randn(60, 4) @ torch.randn(4, 40)
+    for _ in range(400):
+        u, i = torch.randint(60, (64,)), torch.randint(40, (64,))
+        optimizer.zero_grad()
+        F.mse_loss((users(u) * items(i)).sum(1), true[u, i]).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(("decay", "withered"), [(0.3, True), (1e-4, False), (0.0, False)])
+def test_weights_that_decay_has_taken(tmp_path: Any, decay: float, withered: bool) -> None:
+    told = answer(tmp_path, DecayAgainstGradient, lambda: factors(decay))
+    assert (told["outcome"] == "withered") is withered
+    if withered:
+        assert told["measured"]["gone"] >= 0.6
