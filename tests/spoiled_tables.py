@@ -427,13 +427,3 @@ def texts_with_a_cache_of_their_numbers(folder: Path) -> None:
     lines(folder / "train.jsonl", ({"utterance": text, "intent": topic} for text, topic in records))
     lines(folder / "valid.jsonl", ({"utterance": text, "intent": topic} for text, topic in texts(150, 2)))
     np.savez(folder / "train_len12.npz", ids=padded, labels=np.array([topics.index(topic) for _, topic in records]))
-
-
-@sound
-def what_an_agent_went_through(folder: Path) -> None:
-    """Flags of an episode's end follow from the step and have no row that they could be out of place in."""
-    step = np.arange(6000) % 30
-    position = np.cumsum(rng(0).normal(0, 0.1, 6000)) * (step > 0)
-    held = {"observations": np.c_[position, step / 30], "actions": rng(1).integers(0, 2, 6000)}
-    ends = (step == 29) & (rng(2).random(6000) < 0.97)
-    np.savez(folder / "log.npz", **held, rewards=-np.abs(position), timeouts=ends)

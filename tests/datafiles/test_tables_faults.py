@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from clew.data.look import answers, tables
+from clew.data.parts import families_of
 from clew.knowledge import load
 from clew.records.clue import Saw
 from spoiled_tables import FAULTS, SOUND
@@ -57,3 +59,16 @@ def test_sound_files_are_quiet(name: str, tmp_path: Path) -> None:
         test: held.says for test, held in found.items() if kind(test, held) == "seen" and held.outcome not in ALLOWED
     }
     assert odd == {}
+
+
+def test_what_an_agent_went_through_has_no_labels(tmp_path: Path) -> None:
+    """Flags of an episode's end stand last in a log, as labels often do."""
+    drawn = np.random.default_rng(0)
+    state, ends = drawn.normal(size=(600, 3)), np.arange(600) % 30 == 29
+    lived = {"observations": state, "actions": drawn.integers(0, 2, 600), "rewards": state[:, 0], "timeouts": ends}
+    np.savez(tmp_path / "log.npz", **lived)
+    found, _ = tables([(str(tmp_path / "log.npz"), "log.npz")])
+    assert [family.target for family in families_of(found)] == [""]
+    np.savez(tmp_path / "table.npz", a=state[:, 0], b=state[:, 1], timeouts=ends)
+    found, _ = tables([(str(tmp_path / "table.npz"), "table.npz")])
+    assert [family.target for family in families_of(found)] == ["timeouts"]
