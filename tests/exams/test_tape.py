@@ -69,6 +69,20 @@ class Labelled(nn.Module):
         return {"loss": F.cross_entropy(logits.view(-1, 3), labels.view(-1).long()), "logits": logits}
 
 
+class Gathered(nn.Module):
+    """Sums up over groups of rows, and puts the sums in places, by writing into tensors of zeros."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor, group: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(3, 4).index_add_(0, group, self.own(x))
+        turned = torch.zeros(3, 4)
+        turned[torch.tensor([2, 0, 1])] = total.relu()
+        return self.head(turned)  # type: ignore[no-any-return]
+
+
 class Case(NamedTuple):
     """`loss(model, *batch)` as a script would write it."""
 
@@ -131,6 +145,13 @@ CASES = {
     ),
     "labelled": Case(
         Labelled, lambda: (noise(6, 4), numbers(3, 6)), lambda m, x, y: m(inputs=x, labels=y)["loss"], 1, 1
+    ),
+    "gathered": Case(
+        Gathered,
+        lambda: (noise(7, 3), torch.tensor([0, 0, 1, 1, 1, 2, 2]), numbers(2, 3)),
+        lambda m, x, group, y: F.cross_entropy(m(x, group), y),
+        2,
+        1,
     ),
     "autoencoder": Case(
         lambda: nn.Sequential(nn.Linear(5, 2), nn.Linear(2, 5)),
@@ -275,6 +296,21 @@ def test_an_autograd_function_of_the_users_is_named(tmp_path: Path, apply: Any) 
     assert "cannot be called again" in taper.why
     with pytest.raises(ClewError, match="no training step was kept"):
         captured(str(tmp_path))
+
+
+class Doubling(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return doubled(super().forward(x)).add_(1)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def test_writing_to_what_came_out_of_such_a_function_does_not_hide_it(tmp_path: Path) -> None:
+    model = Doubling(3, 2)
+    with taping(tmp_path) as taper:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(noise(4, 3)).pow(2).mean().backward()
+        optimizer.step()
+    assert taper.tape is None
+    assert "cannot be called again" in taper.why
 
 
 def test_what_is_read_into_python_is_said(tmp_path: Path) -> None:

@@ -83,3 +83,28 @@ def test_a_rule_documents_itself(rule: object) -> None:
 def test_codes_and_names_are_unique() -> None:
     rules = load()
     assert len({rule.name for rule in rules.values()}) == len(rules) >= 45
+
+
+FOLLOWS = """import torch
+
+class Learner:
+    def track(self):
+        for slow, fast in zip(self.{copy}.parameters(), self.q.parameters()):
+            slow = 0.98 * slow + 0.02 * fast
+{agent}
+"""
+AGENT = "    def aim(self, reward, later):\n        return reward + self.gamma * self.q_slow(later)"
+
+
+@pytest.mark.parametrize(
+    ("copy", "agent", "cause"),
+    [
+        ("target", "", "rl.target_network"),
+        ("q_slow", AGENT, "rl.target_network"),
+        ("q_ema", AGENT, "train.step_missing"),
+        ("q_slow", "", "train.step_missing"),
+    ],
+)
+def test_what_follows_a_network_of_an_agent_is_its_target(tmp_path: Path, copy: str, agent: str, cause: str) -> None:
+    found = [one.cause for one in lint(FOLLOWS.format(copy=copy, agent=agent), tmp_path, "CLW223")]
+    assert found == [cause]

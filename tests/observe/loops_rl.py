@@ -48,16 +48,22 @@ class Drift(gym.Env[Any, Any]):
     observation_space = gym.spaces.Box(-2.0, 2.0, (3,), np.float32)
     action_space = gym.spaces.Discrete(2)
 
-    def __init__(self, limit: int = 30, unit: float = 1.0) -> None:
+    def __init__(self, limit: int = 30, unit: float = 1.0, overwrites: bool = False) -> None:
         self.limit, self.unit = limit, unit
+        self.held: Any = np.zeros(3, np.float32) if overwrites else None
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed, options=options)
         self.x, self.v, self.t = float(self.np_random.uniform(-0.5, 0.5)), 0.0, 0
+        self.held = None if self.held is None else np.zeros(3, np.float32)
         return self._observe(), {}
 
     def _observe(self) -> Any:
-        return np.array([self.x * self.unit, self.v, self.x * self.v], np.float32)
+        found = np.array([self.x * self.unit, self.v, self.x * self.v], np.float32)
+        if self.held is None:
+            return found
+        self.held[:] = found
+        return self.held
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self.v += 0.05 * (2 * int(action) - 1) + float(self.np_random.normal(0, 0.03))
@@ -157,6 +163,12 @@ class Scaled(nn.Module):
         return obs / self.size
 
 
+class PaidAtTheEnd(Drift):
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        seen, reward, terminated, truncated, info = super().step(action)
+        return seen, reward if terminated or truncated else 0.0, terminated, truncated, info
+
+
 def dqn(
     mask: bool = True,
     target: str = "copy",
@@ -173,13 +185,15 @@ def dqn(
     double: bool = False,
     every: int = 1,
     updates: int = 60,
+    overwrites: bool = False,
+    copied: bool = False,
 ) -> Any:
-    """Q-learning from a replay buffer on the drifting point. With `double` the trained network chooses the action whose
-    value the other one gives. `slipped` keeps what followed for the state, `late` the
-    action of so many steps before; `play` says how actions are chosen."""
+    """Q-learning from a replay buffer on the drifting point, which may write into what it gave out, to be `copied`.
+    With `double` the trained network chooses the action whose value the other one gives. `slipped` keeps what followed
+    for the state, `late` the action of so many steps before; `play` says how actions are chosen."""
     random.seed(0)
     torch.manual_seed(0)
-    env = Drift(limit, unit)
+    env = Drift(limit, unit, overwrites)
     online = networks(3)[0]
     if noise:
         online.insert(1, nn.Dropout(0.1))
@@ -187,6 +201,7 @@ def dqn(
     optimizer = torch.optim.Adam(online.parameters(), lr=1e-3)
     buffer: deque[tuple[Any, Any, int, float, float]] = deque(maxlen=3000)
     obs, _ = env.reset(seed=0)
+    obs = obs.copy() if copied else obs
     last_reward = 0.0
     actions: deque[int] = deque([0] * 4, maxlen=4)
     warm_up = 200 if play == "random" and updates < 100 else 310
@@ -200,10 +215,13 @@ def dqn(
         last_reward = reward
         seen = following if slipped else obs
         ended = float(terminated or (truncated and limit_ends))
+        if copied:
+            following = following.copy()
         buffer.append((seen, following, actions[-1 - late], factor * kept, ended))
         obs = following
         if terminated or truncated:
             obs, _ = env.reset()
+            obs = obs.copy() if copied else obs
         if step < warm_up or step % every:
             continue
         picked = random.sample(buffer, 64)
@@ -332,6 +350,44 @@ def reinforce(sign: float = -1.0, updates: int = 12) -> None:
         gains = torch.tensor(returns)
         gains = (gains - gains.mean()) / (gains.std() + 1e-8)
         loss = sign * (torch.stack(logs) * gains).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+def side_by_side(sums: str = "forward", paid: str = "always", updates: int = 6) -> None:
+    """Policy gradient on episodes of several environments, which are joined one environment after the other."""
+    torch.manual_seed(0)
+    envs = [(Drift if paid == "always" else PaidAtTheEnd)(limit=9) for _ in range(6)]
+    actor, _ = networks(3)
+    optimizer = torch.optim.Adam(actor.parameters(), lr=1e-3)
+    for update in range(updates):
+        current = [env.reset(seed=6 * update + number)[0] for number, env in enumerate(envs)]
+        kept: list[tuple[list[torch.Tensor], list[torch.Tensor], list[float]]] = [([], [], []) for _ in envs]
+        over = [False] * len(envs)
+        while not all(over):
+            seen = torch.from_numpy(np.stack(current))
+            with torch.no_grad():
+                actions = Categorical(logits=actor(seen)).sample()
+            for number, env in enumerate(envs):
+                if over[number]:
+                    continue
+                current[number], reward, terminated, truncated, _ = env.step(int(actions[number]))
+                over[number] = terminated or truncated
+                for held, item in zip(kept[number], (seen[number], actions[number], reward), strict=True):
+                    held.append(item)  # type: ignore[attr-defined]
+        gains: list[float] = []
+        for _, _, rewards in kept:
+            total, found = 0.0, []
+            for reward in reversed(rewards) if sums == "forward" else rewards:
+                total = reward + (0.0 if sums == "none" else GAMMA) * total
+                found.append(total)
+            gains += found[::-1] if sums == "forward" else found
+        weights = torch.tensor(gains)
+        weights = (weights - weights.mean()) / weights.std()
+        policy = Categorical(logits=actor(torch.stack([row for held, _, _ in kept for row in held])))
+        log = policy.log_prob(torch.stack([action for _, held, _ in kept for action in held]))
+        loss = -(log * weights).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from loops_data import answer
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from clew.observe.watches._data_filter import made_of
 from clew.observe.watches.batch_repeats import BatchRepeats
@@ -77,6 +77,49 @@ def test_columns_made_of_later_rows_are_told_from_those_of_earlier_ones(tmp_path
     rows = TensorDataset(x, y)
     told = answer(tmp_path, LooksAhead, lambda: fit(rows, rows, nn.Linear(x.shape[1], 1)))
     assert told["outcome"] == outcome, told
+
+
+class Kept(Dataset[Any]):
+    """Keeps tables and gives rows of them, or rows of later times."""
+
+    def __init__(self, x: Tensor, y: Tensor, ahead: int = 0) -> None:
+        self.features, self.wanted, self.ahead = x.double().numpy(), y.double().numpy(), ahead
+
+    def __len__(self) -> int:
+        return len(self.wanted) - self.ahead
+
+    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        x, y = self.features[i], self.wanted[i + self.ahead]
+        return torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "kind", "outcome"),
+    [
+        (-3, 1, "tensors", "ahead"),
+        (-5, -1, "tensors", "behind"),
+        (-3, 1, "part", "ahead"),
+        (-3, 1, "own class", "ahead"),
+        (-5, -1, "own class", "behind"),
+        (-5, 0, "other rows", "unclear"),
+    ],
+)
+def test_a_loader_that_shuffles_hides_no_window(tmp_path: Any, first: int, last: int, kind: str, outcome: str) -> None:
+    series = walk(400)
+    x = torch.tensor(np.stack([mean_over(series, first, last), walk(400, 9)], 1), dtype=torch.float32)
+    y = torch.tensor(series, dtype=torch.float32).unsqueeze(1)
+    rows: Dataset[Any] = TensorDataset(x, y)
+    if kind == "part":
+        rows = Subset(rows, torch.randperm(400)[:300].tolist())
+    elif kind != "tensors":
+        rows = Kept(x, y, ahead=kind == "other rows")
+
+    def loop() -> None:
+        model = nn.Linear(2, 1)
+        for held, target in DataLoader(rows, 50, shuffle=True):
+            F.mse_loss(model(held), target).backward()  # type: ignore[no-untyped-call]
+
+    assert answer(tmp_path, LooksAhead, loop)["outcome"] == outcome
 
 
 @pytest.mark.parametrize(

@@ -85,10 +85,11 @@ def test_squared_scores_that_begin_on_one_side_are_no_fault(tmp_path: Any) -> No
 # --- copies
 
 
-def averaged(update: bool = True, itself: bool = False, every: int = 10) -> None:
-    model = net()
+def averaged(update: bool = True, itself: bool = False, every: int = 10, second: bool = False) -> None:
+    model, other = net(), net()
     kept = copy.deepcopy(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    beside = torch.optim.SGD(other.parameters(), lr=1e-2) if second else None
     for step in range(60):
         x = torch.randn(16, 2)
         if every == 1:
@@ -97,6 +98,10 @@ def averaged(update: bool = True, itself: bool = False, every: int = 10) -> None
         optimizer.zero_grad()
         F.mse_loss(model(x), x[:, :1]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
+        if beside is not None:
+            beside.zero_grad()
+            F.mse_loss(other(x), x[:, :1]).backward()  # type: ignore[no-untyped-call]
+            beside.step()
         if update:
             for slow, fast in zip(kept.parameters(), model.parameters(), strict=True):
                 slow.data.lerp_(fast.data, 0.1)
@@ -115,8 +120,17 @@ def averaged(update: bool = True, itself: bool = False, every: int = 10) -> None
         (averaged, "unclear"),
         (lambda: averaged(update=False, itself=True), "unclear"),
         (lambda: averaged(update=False, every=1), "unclear"),
+        (lambda: averaged(update=False, every=1, second=True), "unclear"),
+        (lambda: averaged(update=False, second=True), "stands_still"),
     ],
-    ids=["never updated", "updated", "a snapshot beside it", "a reference in every step"],
+    ids=[
+        "never updated",
+        "updated",
+        "a snapshot beside it",
+        "a reference in every step",
+        "two optimisers",
+        "and still",
+    ],
 )
 def test_evaluated_copy(tmp_path: Any, loop: Callable[[], None], outcome: str) -> None:
     told = answer(tmp_path, EvaluatedCopy, loop)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from loops_rl import Corridor, actor_critic, dqn, ppo, reinforce, reward_model, supervised, with_baseline
+from loops_rl import Corridor, actor_critic, dqn, ppo, reinforce, reward_model, side_by_side, supervised, with_baseline
 from loops_training import Loop, answers, text_at
 from weighed import first_finding
 
@@ -87,6 +87,10 @@ SOUND: dict[str, Loop] = {
     "Q-learning, ever less random": partial(dqn, play="decays", every=10, updates=110),
     "actor-critic, strong bonus for a moment": partial(actor_critic, bonus=3.0, updates=8),
     "policy gradient": reinforce,
+    "policy gradient, several environments": side_by_side,
+    "policy gradient, several environments that pay at the end": partial(side_by_side, paid="at the end"),
+    "policy gradient, only the next reward meant": partial(side_by_side, sums="none"),
+    "Q-learning, observations written over and copied": partial(dqn, overwrites=True, copied=True),
     "policy gradient with a baseline": with_baseline,
     "policy gradient with a baseline of another scale": partial(with_baseline, unit=0.03),
     "a model of the reward": reward_model,
@@ -119,7 +123,10 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(actor_critic, gamma=0.0), DiscountInTargets, "nothing_later"),
     (partial(dqn, gamma=1.05), DiscountInTargets, "above_one"),
     (partial(with_baseline, backwards=True), DiscountInTargets, "backwards"),
+    (partial(side_by_side, sums="past"), DiscountInTargets, "backwards"),
+    (partial(side_by_side, sums="past", paid="at the end"), DiscountInTargets, "nothing_later"),
     (partial(dqn, slipped=True), TransitionPairs, "neighbour"),
+    (partial(dqn, overwrites=True), TransitionPairs, "neighbour"),
     (partial(actor_critic, followed=True), TransitionPairs, "neighbour"),
     (partial(dqn, late=1), TransitionPairs, "neighbour"),
     (partial(ppo, late=1), TransitionPairs, "neighbour"),
@@ -146,6 +153,10 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
 
 
 SAID: dict[str, dict[str, str]] = {
+    "policy gradient, several environments": {"discount_in_targets": "usual", "policy_direction": "along"},
+    "policy gradient, several environments that pay at the end": {"discount_in_targets": "usual"},
+    "policy gradient, only the next reward meant": {"discount_in_targets": "unclear"},
+    "Q-learning, observations written over and copied": {"transition_pairs": "own"},
     "actor-critic": {
         "advantage_detached": "detached",
         "entropy_pull": "usual",
@@ -178,7 +189,7 @@ SAID: dict[str, dict[str, str]] = {
     "Q-learning, actions chosen by the trained network": {"terminal_handling": "right", "reward_of_own_step": "own"},
     "lambda returns, scaled reward": {"reward_in_targets": "as_given", "reward_shift": "scaled_or_raw"},
     "policy gradient": {
-        "discount_in_targets": "unclear",
+        "discount_in_targets": "usual",
         "policy_direction": "along",
         "reward_in_targets": "unclear",
         "transition_pairs": "unclear",

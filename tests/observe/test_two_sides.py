@@ -37,7 +37,7 @@ def tagged(others: torch.Tensor, by_loader: bool) -> None:
         model.train()
         for x, y in loader:
             optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
+            F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         model.eval()
         with torch.no_grad():
@@ -100,7 +100,7 @@ def pictures(invert: bool, brighter: float = 0.0) -> None:
     for _ in range(3):
         for x, y in loader:
             optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
+            F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         with torch.no_grad():
             for x, _ in held:
@@ -123,7 +123,7 @@ def factors(decay: float) -> None:
     for _ in range(400):
         u, i = torch.randint(60, (64,)), torch.randint(40, (64,))
         optimizer.zero_grad()
-        F.mse_loss((users(u) * items(i)).sum(1), true[u, i]).backward()
+        F.mse_loss((users(u) * items(i)).sum(1), true[u, i]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
 

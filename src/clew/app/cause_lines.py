@@ -52,6 +52,7 @@ WORDS = {
     "rl.kl_spike": Words("the policy is pushed here", (rf"{CHOSEN}.*\*|\*.*{CHOSEN}",), r"clip|target_?kl|epochs"),
     "rl.reward_scale": Words("rewards are scaled here", (r"reward\w*\W*\s*\*|\*\W*\w*reward",), r"reward"),
     "rl.obs_not_normalized": Words(options=r"normali[sz]|(?<!grad_)norm\w*obs|obs\w*norm"),
+    "data.not_shuffled": Words(options=r"shuffle|buffer"),
     "data.not_normalized": Words(options=r"normali[sz]|standardi[sz]"),
     "data.leak_target": Words(options=r"\blags?\b|horizon|offset"),
     "data.augmentation": Words(options=r"augment|crop|flip|noise|jitter|mixup"),

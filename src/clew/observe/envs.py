@@ -97,6 +97,9 @@ class Experience:
         self.lengths: set[int] = set()  # of ended episodes, the first few different ones
         self.terminated = self.truncated = 0
         self.flagged = False  # an environment said of an end that it was no mere limit
+        self.overwritten = 0  # steps that wrote into the observation that was given out before
+        self.handed: weakref.WeakKeyDictionary[Any, tuple[Any, int]] = weakref.WeakKeyDictionary()
+        self.writer: type | None = None  # the environment that did
         self.width = 0  # values in one observation
         self.given: tuple[list[int], int] | None = None  # rows and width of what a network saw last
         self.asked: Any = None  # the last call of a network since the last step
@@ -134,6 +137,7 @@ class Experience:
         keys, width = keys_of(observation, lanes)
         self.width = width or self.width
         self.sides[env] = self._side(held, keys, [False] * lanes, [0] * lanes)
+        self._hand_out(env, observation, lanes)
 
     def _side(self, held: Side | None, keys: list[int | None], ended: list[bool], lengths: list[int]) -> Side:
         if held is not None and len(held.keys) == len(keys):
@@ -151,6 +155,9 @@ class Experience:
             held = self._side(None, [None] * lanes, [False] * lanes, [UNKNOWN] * lanes)
         keys, width = keys_of(told.observation, lanes)
         self.width = width or self.width
+        if self._hand_out(env, told.observation, lanes) and keys != held.keys:
+            self.overwritten += 1
+            self.writer = type(getattr(env, "unwrapped", env))
         seen: list[int | None] = [None] * lanes
         if self.given is not None and len(self.given[0]) == lanes:
             seen = list(self.given[0])
@@ -164,6 +171,17 @@ class Experience:
         lengths = [0 if end else length + 1 for end, length in zip(ends, held.lengths, strict=True)]
         following = keys if restarts_at_once(env) else [None if e else k for e, k in zip(ends, keys, strict=True)]
         self.sides[env] = Side(held.first_lane, following, ends, lengths, held.steps + 1)
+
+    def _hand_out(self, env: Any, observation: Any, lanes: int) -> bool:
+        """Whether the memory of this observation is that of the one before, which somebody may have kept."""
+        if lanes > 1 or not isinstance(observation, np.ndarray):
+            return False
+        owner, at = observation, observation.ctypes.data
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        before = self.handed.get(env)
+        self.handed[env] = weakref.ref(owner), at
+        return before is not None and before[0]() is owner and before[1] == at
 
     def _chosen(self, env: Any, held: Side, actions: list[int | None]) -> None:
         recorder, asked = self.recorder(), self.asked

@@ -5,6 +5,7 @@ import site
 import sys
 import sysconfig
 from types import CodeType, FrameType
+from typing import Any
 
 from clew.records.place import Place
 
@@ -100,3 +101,10 @@ def shown(file: str) -> str:
     """The path as a person would write it: relative where it is below the folder the run was started in."""
     path = os.path.normpath(os.path.join(_STARTED_IN, file))
     return path[len(_STARTED_IN) :] if _STARTED_IN and path.startswith(_STARTED_IN) else path
+
+
+def users_code(function: Any) -> CodeType | None:
+    """The code of a function, a partial or a callable object that the user wrote."""
+    function = getattr(function, "func", function)
+    code = getattr(function, "__code__", None) or getattr(vars(type(function)).get("__call__"), "__code__", None)
+    return code if isinstance(code, CodeType) and is_users(code.co_filename) else None

@@ -127,8 +127,8 @@ class Roll:
             for slot, tensor in zip(uses, used, strict=True):
                 if slot not in self._inner and slot not in self.held:
                     self.held[slot] = Held(tensor, _version(tensor))
-                elif slot in self._inner and slot not in self._trained and tensor.grad_fn is not None:
-                    self._custom(slot, tensor)
+                elif slot in self._inner and slot not in self._trained and (node := _was(tensor, results)) is not None:
+                    self._custom(slot, node)
         made = tuple(self.slot(tensor) for tensor in results)
         if not inner and self.picked is not None:
             self.picked.note(said, used, results)
@@ -166,10 +166,10 @@ class Roll:
         with self.torch.no_grad():
             return function(*given[0], **given[1])
 
-    def _custom(self, slot: int, tensor: Any) -> None:
+    def _custom(self, slot: int, node: Any) -> None:
         """A value got a gradient of its own making: it came out of an autograd function that the user wrote."""
         self._trained.add(slot)
-        name = type(tensor.grad_fn).__name__.removesuffix("Backward")
+        name = type(node).__name__.removesuffix("Backward")
         place, module, root = self.where()
         self.calls.append(
             Raw("", f"the autograd function {name}", None, None, (), (slot,), self._under(), place, module, root, True)
@@ -210,6 +210,14 @@ def tensors(value: Any, torch: Any) -> Iterator[Any]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from tensors(item, torch)
+
+
+def _was(tensor: Any, results: list[Any]) -> Any:
+    """What a value came from before the call: one that was written to in place has the call itself in front."""
+    node = tensor.grad_fn
+    if node is not None and any(tensor is result for result in results):
+        return node.next_functions[0][0] if node.next_functions else None
+    return node
 
 
 def _version(tensor: Any) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.places import is_users, shown
+from clew.observe.places import shown, users_code
 from clew.observe.watch import Backward, Batch, Clip, Judged, LossCall, OptimizerEvent, Watch, when_sampled
 from clew.records import exact
 from clew.records.place import Place
@@ -107,8 +107,5 @@ class Settings(Watch):
 
 def _function(function: Any) -> Place | None:
     """A function of the user's, by its first line."""
-    function = getattr(function, "func", function)
-    code = getattr(function, "__code__", None) or getattr(vars(type(function)).get("__call__"), "__code__", None)
-    if code is None or not is_users(code.co_filename):
-        return None
-    return Place(shown(code.co_filename), code.co_firstlineno, symbol=code.co_qualname)
+    code = users_code(function)
+    return code and Place(shown(code.co_filename), code.co_firstlineno, symbol=code.co_qualname)

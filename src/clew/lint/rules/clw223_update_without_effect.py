@@ -16,12 +16,13 @@ from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
 
 TARGET = re.compile(r"target|(^|[_.])(targ|tgt)([_.\d]|$)", re.I)
+AVERAGE = re.compile(r"ema|av(era)?g|teacher|shadow|swa", re.I)
 
 
 @rule("CLW223", "update-without-effect", "train.step_missing", "certain", "parameters named_parameters")
 def check(script: Script) -> Iterator[Hit]:
     for loop in script.module.statements.get(ast.For, []):
-        yield from averaged(loop)
+        yield from averaged(loop, values_actions(script))
         func = loop.iter.func if isinstance(loop.iter, ast.Call) else None
         if not isinstance(func, ast.Attribute) or func.attr not in ("parameters", "named_parameters"):
             continue
@@ -41,7 +42,12 @@ def kept(body: list[ast.stmt], name: str) -> bool:
     return uses > asked
 
 
-def averaged(loop: ast.For) -> Iterator[Hit]:
+def values_actions(script: Script) -> bool:
+    """Whether the file discounts what actions lead to: what follows a network there is what its targets come from."""
+    return script.speaks("gamma", "discount") and script.speaks("reward", "actor", "critic", "policy", "next_q")
+
+
+def averaged(loop: ast.For, agent: bool) -> Iterator[Hit]:
     """for s, p in zip(ema.parameters(), model.parameters()): s = 0.99 * s + 0.01 * p"""
     call = loop.iter if isinstance(loop.iter, ast.Call) and text(loop.iter.func) == "zip" else None
     target = loop.target
@@ -63,7 +69,7 @@ def averaged(loop: ast.For) -> Iterator[Hit]:
         if name not in later and others:
             arg = call.args[names.index(name)]
             owner = text(arg.func.value) if isinstance(arg, ast.Call) and isinstance(arg.func, ast.Attribute) else ""
-            cause = "rl.target_network" if TARGET.search(owner) else ""
+            cause = "rl.target_network" if TARGET.search(owner) or (agent and not AVERAGE.search(owner)) else ""
             yield Hit(node, f"binds {name} to a new tensor; the parameter itself stays as it was.", cause=cause)
 
 

@@ -50,7 +50,7 @@ def beside(held: Favoured, aimed: list[Aimed]) -> Aimed | None:
 
 def with_returns(held: Favoured, experience: Experience) -> float | None:
     """Only where one discount explains the weights nearly exactly: nothing else may pull at them then."""
-    steps = resolve(experience, held.keys, [])
+    steps = held.steps or resolve(experience, held.keys, [])
     known = [(weight, step) for weight, step in zip(held.weights, steps, strict=True) if step is not None]
     if len(known) < max(BATCH, len(steps) // 2):
         return None

@@ -63,6 +63,18 @@ def reward_lines(kind: type | None) -> list[Place]:
     return [Place(shown(file), first + line - 1, symbol=step.__qualname__) for line in sorted(set(found))[:MOST]]
 
 
+def returned_lines(kind: type | None) -> list[Place]:
+    """The lines of its `step` that give the observation back; nothing for environments of others."""
+    step = None if kind is None else getattr(kind, "step", None)
+    if not isinstance(step, FunctionType):
+        return []
+    step = inspect.unwrap(step)
+    tree, first = _read(step)
+    file = shown(step.__code__.co_filename)
+    lines = sorted({part.lineno for part in _given_back(tree, 0)})
+    return [Place(file, first + line - 1, symbol=step.__qualname__) for line in lines[:MOST]]
+
+
 def _read(method: FunctionType) -> tuple[ast.Module, int]:
     """The tree of a method of the user's and its first line; an empty tree for methods of others."""
     nothing = ast.Module(body=[], type_ignores=[]), 1

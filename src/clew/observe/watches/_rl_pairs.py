@@ -21,6 +21,9 @@ ALIKE = 10
 NEARLY = 0.85
 SLIPPED = 300
 PLACES = 8
+LAST = 0.8
+WRITTEN = 0.5
+UPDATES = 3
 
 
 class Tally:
@@ -61,6 +64,22 @@ class Pairs:
         self.experience = experience
         self.tallies: dict[tuple[Any, int], Tally] = {}
         self.slipped: dict[Any, deque[Row]] = {}
+        self.lasting: dict[Any, list[int]] = {}  # updates, those of last observations nearly alone, and their rows
+
+    def observations(self, keys: list[int], place: Place | None) -> None:
+        """Rows that an update is about: are they what was acted on, or only what environments gave out last?"""
+        if len(keys) < BATCH or not self.experience.overwritten or not self.experience.kept:
+            return
+        if place not in self.lasting and len(self.lasting) >= PLACES:
+            return
+        newest = self.experience.kept[-1].next_key
+        known = [mark for mark in keys if self.experience.knows(mark)]
+        last = sum(mark == newest or mark not in self.experience.by_key for mark in known)
+        if len(known) >= BATCH:
+            held = self.lasting.setdefault(place, [0, 0, 0])
+            held[0] += 1
+            held[1] += last >= LAST * len(known)
+            held[2] += last
 
     def actions(
         self, keys: list[int], ordered: list[Transition | None] | None, used: Sequence[int], place: Place | None
@@ -101,6 +120,16 @@ class Pairs:
                 held.append(made(target, step, mark))
 
     # --- what they say
+
+    def of_the_last(self) -> Paired | None:
+        """Environments that write into what they gave out, and updates that hold only what was written last: the same
+        array was stored for every step of an episode. Nobody acts on the last observation of an episode."""
+        if self.experience.overwritten < WRITTEN * len(self.experience.kept):
+            return None
+        for place, (updates, last, rows) in self.lasting.items():
+            if last >= max(UPDATES, LAST * updates):
+                return Paired(0, rows, place)
+        return None
 
     def of_a_neighbour(self) -> Paired | None:
         for (place, shift), tally in self.tallies.items():

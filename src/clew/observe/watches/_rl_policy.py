@@ -22,11 +22,14 @@ from clew.observe.patches import Patches, unframe
 from clew.observe.places import users_place
 from clew.observe.watches._loss_graph import Key, bare, inputs, key, shape
 from clew.observe.watches._rl_moves import Moves, given_as, log_probabilities
-from clew.observe.watches._rl_rows import in_order
+from clew.observe.watches._rl_rows import in_order, resolve
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from clew.observe.envs import Transition
     from clew.observe.watch import Backward, OptimizerEvent
     from clew.observe.watches._rl_study import Study
     from clew.records.place import Place
@@ -47,6 +50,7 @@ class Favoured(NamedTuple):
     weights: Floats
     place: Place | None
     ratios: Floats | None = None  # of the probabilities to those when the actions were taken, where these were seen
+    steps: Sequence[Transition | None] = ()  # of the environment, by row, as they were found at the time
 
 
 class Pull(NamedTuple):
@@ -187,6 +191,7 @@ class Policy:
         study = self._study()
         if study is None or len(keys) != result.numel() or not isinstance(actions, torch.Tensor):
             return
+        study.pairs.observations(keys, place)
         if actions.numel() == len(keys) and not actions.is_floating_point():
             used = actions.detach().to("cpu", torch.int64).reshape(-1).tolist()
             study.pairs.actions(keys, in_order(study.experience, keys), used, place)
@@ -232,7 +237,12 @@ class Policy:
             weights = np.concatenate([values for _, values, _ in parts]) * (1.0 if climbs else -1.0)
             ratios = parts[0][2] if len(parts) == 1 else None
             if len(keys) == len(weights):
-                self.favoured.append(Favoured(event.step, keys, weights, place, ratios))
+                self.favoured.append(Favoured(event.step, keys, weights, place, ratios, self._steps(keys)))
+
+    def _steps(self, keys: list[int]) -> Sequence[Transition | None]:
+        """A rollout is known by its order only while its steps are the newest."""
+        study = self._study()
+        return () if study is None or study.aimed else resolve(study.experience, keys, [])
 
     def after_step(self) -> None:
         self.waiting.clear()

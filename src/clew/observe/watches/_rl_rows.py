@@ -42,7 +42,7 @@ def out_of_order(experience: Experience, keys: list[int], others: list[list[int]
 
 
 def in_order(experience: Experience, keys: list[int]) -> list[Transition | None] | None:
-    """A rollout in the order in which it was gathered."""
+    """A rollout in the order in which it was gathered, or one environment after the other."""
     if len(keys) < 2 or len(experience.kept) < len(keys):
         return None
     for slip in range(min(SLIPS, len(experience.kept) - len(keys)) + 1):
@@ -50,6 +50,10 @@ def in_order(experience: Experience, keys: list[int]) -> list[Transition | None]
         held = list(islice(experience.kept, start, start + len(keys)))
         if all(mark in (step.key, step.seen) for mark, step in zip(keys, held, strict=True)):
             return list(held)
+        if not slip and any(step.lane != held[0].lane for step in held):
+            held.sort(key=lambda step: (step.lane, step.number))
+            if all(mark in (step.key, step.seen) for mark, step in zip(keys, held, strict=True)):
+                return list(held)
     return None
 
 

@@ -367,6 +367,7 @@ class Study:
         if aimed.place not in self.rows and len(self.rows) >= PLACES:
             return
         assert aimed.keys is not None
+        self.pairs.observations(aimed.keys, aimed.place)
         ordered = in_order(self.experience, aimed.keys)
         others = [call.keys for call in self.calls if call.rows == len(aimed.keys)]
         steps = ordered if ordered is not None else out_of_order(self.experience, aimed.keys, others)

@@ -1,7 +1,8 @@
 """Do value targets hold what follows a step, with a discount that makes sense?
 
 The targets are taken apart into rewards and later values, or later targets, where that holds to rounding. Targets that
-hold nothing later are recognised on steps whose episode went on and paid.
+hold nothing later are recognised on steps whose episode went on and paid. Where no value function is trained, the
+weights of the log-probabilities are compared with what followed each step and with what came before it.
 
 Why it matters: without a share of what follows, no action is credited with what it leads to; with more than the whole,
 values have no bound; summed from the wrong end, they credit actions with the past.
@@ -15,12 +16,20 @@ from typing import TYPE_CHECKING
 
 from clew.observe.watch import Answer
 from clew.observe.watches import _rl_recursion as recursion
+from clew.observe.watches._rl_credit import credit
 from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
 
 if TYPE_CHECKING:
     from clew.records.place import Place
+
+
+SAYS = {
+    "usual": "actions are weighed by what followed them",
+    "backwards": "actions are weighed by what the episode had paid before them",
+    "nothing_later": "actions that were not paid at once all get one weight, whatever followed them",
+}
 
 
 class DiscountInTargets(Studied):
@@ -38,6 +47,9 @@ class DiscountInTargets(Studied):
         if found is not None:
             return Saw("nothing_later", steps=found.rows).at(*self._lines(found.place))
         found = recursion.discount(self.study)
+        if found is None and (seen := credit(self.study)) is not None:
+            places = [seen.place] if seen.outcome == "usual" else self._lines(seen.place)
+            return Saw(seen.outcome, steps=seen.rows).at(*places).saying(SAYS[seen.outcome])
         if found is None:
             return Unclear("the targets of the value loss could not be taken apart into rewards and later values")
         outcome = "above_one" if found.discount > recursion.ONE else "usual"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LOOKS = 3
 STEPS = 20  # between the first look and the last
-IN_A_ROW = 3  # steps one after the other on which a copy is called: then it takes part in the training
+IN_A_ROW = 3  # rounds of the optimisers, one after the other, in which a copy is called: it takes part in the training
 VALUES, TENSORS = 1024, 4
 MODELS = 16
 
@@ -65,7 +65,7 @@ class EvaluatedCopy(Watch):
         if held.trained or (held.evaluated and held.at == event.step):
             held.evaluated += event.evaluation
             return
-        held.row = held.row + 1 if event.step == held.at + 1 else 0
+        held.row = held.row + 1 if 0 < event.step - held.at <= self._round() else 0
         held.takes_part = held.takes_part or held.row >= IN_A_ROW
         held.evaluated += 1
         held.place = event.place
@@ -73,6 +73,10 @@ class EvaluatedCopy(Watch):
         held.last = mark(event.module) if held.last == held.first else held.last
         if event.step - held.began >= STEPS and held.copied is None:
             self._compare(held)
+
+    def _round(self) -> int:
+        """Steps from one update to the next: an actor and a critic, or two players, have an optimiser each."""
+        return max(1, len(self.recorder.live_optimizers()))
 
     def _compare(self, copy: Held) -> None:
         """Whose copy it is, and whether that one has moved: asked while both are there."""

@@ -1,8 +1,8 @@
 """Are inputs made of targets of later rows?
 
-Rows that a loader gives in the order in which they are stored, or that a model sees all at once, are taken together
-with their targets. A column that is an exact weighted sum of the target in the rows around it tells by its weights
-which rows these are.
+Rows that a loader gives in the order in which they are stored, that it shuffles but that its data set keeps as tables,
+or that a model sees all at once, are taken together with their targets. A column that is an exact weighted sum of the
+target in the rows around it tells by its weights which rows these are.
 
 Why it matters: a lag that was shifted the other way, or a window around the row, is not known when the prediction is
 needed. The score on held-out rows is as wrong as that on training rows.
@@ -24,7 +24,7 @@ from clew.observe.hooks import tensors_in
 from clew.observe.watch import Answer, Batch, Forward, LossCall, Saw, Watch
 from clew.observe.watches._data_filter import Made, made_of
 from clew.observe.watches._data_given import parts
-from clew.observe.watches._data_source import source_of
+from clew.observe.watches._data_source import source_of, stored_pair
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class Rows:
         self.inputs: list[NDArray[np.float64]] = []
         self.targets: list[NDArray[np.float64]] = []
         self.count = 0
+        self.whole = False  # all that there are were taken at once
         self.judged: list[Made] | None = None
 
     def add(self, inputs: torch.Tensor, target: torch.Tensor) -> None:
@@ -81,18 +82,24 @@ class LooksAhead(Watch):
         if event.epoch or (event.loader in self.loaders and self.loaders[event.loader] is None):
             return
         if event.loader not in self.loaders:
-            usable = len(self.loaders) < SETS and source_of(event.source).in_order
-            self.loaders[event.loader] = Rows(event.place) if usable else None
+            self.loaders[event.loader] = Rows(event.place) if len(self.loaders) < SETS else None
         rows = self.loaders[event.loader]
-        if rows is None or rows.count >= MOST:
+        if rows is None or rows.count >= MOST or rows.whole:
             return
         tensors = event.tensors or list(tensors_in(event.value, torch))
         inputs, targets = parts(event.value, tensors)
         first = next((held for held in inputs if _usable(held)), None)
         if first is None or len(targets) != 1 or not _is_target(targets[0], len(first)):
             self.loaders[event.loader] = None
-            return
-        rows.add(first, targets[0])
+        elif rows.count or source_of(event.source).in_order:
+            rows.add(first, targets[0])
+        else:
+            stored = stored_pair(getattr(event.source, "_dataset", None), first, targets[0])
+            if stored is None:
+                self.loaders[event.loader] = None
+            else:
+                rows.add(stored[0][:MOST], stored[1][:MOST])
+                rows.whole = True
 
     def forward(self, event: Forward) -> None:
         """A call on many rows, as where there is no loader."""
@@ -120,7 +127,9 @@ class LooksAhead(Watch):
         if not found:
             return Unclear("no column is a sum of targets of the rows around it")
         ahead = [held for held in found if _ahead(held.made)]
-        if ahead and _both_sides(found):
+        if ahead and all(
+            _both_sides([held for held in found if held.rows is rows]) for rows in {a.rows for a in ahead}
+        ):
             return Unclear("rows of both sides are given, as where gaps are filled")
         if not ahead:
             return Saw("behind", columns=len(found))

@@ -2,7 +2,8 @@
 
 The actions that an update takes from a value network, or weighs in a policy, are compared with those that the
 environment was given at the same observations and one step before and after. The targets of value losses are also read
-as if they stood beside the observation that followed.
+as if they stood beside the observation that followed. Where an environment writes each observation into the array that
+it gave out before, it is asked whether updates hold anything but the last of an episode.
 
 Why it matters: credit goes to what was done in another state; losses fall as usual and the agent learns little.
 Cannot tell: rewards of another step, which have a test of their own; tuples that are shuffled against each other.
@@ -12,7 +13,7 @@ Silent when: observations come again so often that a row cannot be told from oth
 from __future__ import annotations
 
 from clew.observe.watch import Answer
-from clew.observe.watches._rl_lines import computing
+from clew.observe.watches._rl_lines import computing, returned_lines
 from clew.observe.watches._rl_study import Studied
 from clew.observe.watches._rl_targets import judged
 from clew.records.clue import Saw, Unclear
@@ -26,6 +27,17 @@ class TransitionPairs(Studied):
         if why:
             return Unclear(why)
         pairs = self.study.pairs
+        last = pairs.of_the_last()
+        if last is not None:
+            writer = self.study.experience.writer
+            stored = computing("stored", last.place)
+            places = (*returned_lines(writer), self.study.experience.place, *stored, last.place)
+            saw = Saw("neighbour", rows=last.rows).at(*places)
+            name = "the environment" if writer is None else writer.__name__
+            return saw.saying(
+                f"{name} writes every observation into the array that it gave out before, and that was kept without a "
+                "copy: all stored steps of an episode hold its last observation"
+            )
         moved = pairs.of_a_neighbour()
         if moved is not None:
             side = "before" if moved.shift < 0 else "after"
