@@ -24,6 +24,8 @@ SCALES = (
     r"\b\w*(normali[sz]e|standardi[sz]e|rescale|prepare)\w*\(|scale\w*\.\w*transform\("
 )
 ORDERS = r"sort|shuffle|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\("
+CENTRED = r"center ?=|center['\"]|bfill|backfill|filtfilt|savgol"
+"""What looks ahead by itself, wherever it stands."""
 BLURS = r"rolling|\bshift\(|convolve|cumsum|ewm|interpolate|bfill|fillna|smooth|resample|center="
 ON_THE_WAY = {
     "data.labels_misaligned": (ORDERS, "the order is changed here"),
@@ -69,7 +71,10 @@ class Reader:
         way = self._way()
         for cause, (pattern, role) in ON_THE_WAY.items():
             lines = [*self._from_backward(), *way] if pattern is ORDERS else way
-            found[cause] = [*self._doing(lines, pattern, role)[:1], *found.get(cause, [])]
+            done = self._doing(lines, pattern, role)
+            if pattern is BLURS:
+                done = [*self._doing(lines, CENTRED, role), *self._doing(self._everywhere(), CENTRED, role), *done]
+            found[cause] = [*done[:1], *found.get(cause, [])]
         found["rl.obs_not_normalized"] += inputs
         found["data.train_val_mismatch"] = self._other_way(way)
         return {cause: tuple(places[:3]) for cause, places in found.items() if places}
@@ -136,6 +141,9 @@ class Reader:
                     given = node.args[0] if node.args else getattr(node.func, "value", None)
                     trail.follow(scope, given, place.line or 0)
         return trail.lines
+
+    def _everywhere(self) -> list[Line]:
+        return [(path, line) for path, held in self.texts.items() for line in range(1, len(held) + 1)]
 
     def _doing(self, lines: list[Line], pattern: str, role: str) -> list[Place]:
         wanted = re.compile(pattern)

@@ -9,6 +9,7 @@ LIBRARIES = (
     b"torch",
     b"jax",
     b"sklearn",
+    b"pandas",
     b"keras",
     b"tensorflow",
     b"lightning",
