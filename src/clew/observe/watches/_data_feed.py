@@ -222,5 +222,14 @@ class FedWatch(Watch):
     def judged(self, event: Judged) -> None:
         self.feed.follow("judged", self.recorder.told, event)
 
+    def apart(self) -> bool:
+        """Whether another loader than that of training stands behind the call at hand."""
+        loader = self.feed.loaders.get(self.feed.behind) if self.feed.behind is not None else None
+        return loader is not None and not loader.trained and self.feed.training is not None
+
+    def evaluates(self, event: Judged, called: str | None) -> bool:
+        """Whether a call without a backward is an evaluation, by its loader, its mode or the names on its line."""
+        return called != TRAINING and (self.apart() or not event.training or called == HELD_OUT)
+
     def optimizer_made(self, event: OptimizerEvent) -> None:
         self.feed.follow("optimizer_made", self.recorder.told, event)

@@ -106,10 +106,9 @@ class InputStatisticsMatch(FedWatch):
             self.places.setdefault((event.model, TRAINING), event.place)
             self._add(self.training, (event.model, TRAINING), held)
             return
-        loader = self.feed.loaders.get(self.feed.behind) if self.feed.behind is not None else None
-        apart = loader is not None and not loader.trained and self.feed.training is not None
-        if held.called == TRAINING or not (apart or not event.training or held.called == HELD_OUT):
+        if not self.evaluates(event, held.called):
             return
+        apart = self.apart()
         key = (event.model, str(self.feed.behind if apart else event.place))
         if key in self.evaluation or len(self.evaluation) < 32:
             self.places.setdefault(key, event.place)

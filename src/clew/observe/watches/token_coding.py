@@ -22,7 +22,7 @@ from clew.observe.hooks import tensors_in
 from clew.observe.watch import Answer, Forward, Judged, Saw
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_given import Verdicts
-from clew.observe.watches._data_names import HELD_OUT, TRAINING, called_here
+from clew.observe.watches._data_names import TRAINING, called_here
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -78,10 +78,9 @@ class TokenCoding(FedWatch):
             self.places.setdefault((event.model, TRAINING), event.place)
             self._add(self.training, event.model, (event.model, TRAINING), held)
             return
-        loader = self.feed.loaders.get(self.feed.behind) if self.feed.behind is not None else None
-        apart = loader is not None and not loader.trained and self.feed.training is not None
-        if held.called == TRAINING or not (apart or not event.training or held.called == HELD_OUT):
+        if not self.evaluates(event, held.called):
             return
+        apart = self.apart()
         # Sets that go through one function as wholes are told apart by their lengths.
         key = (event.model, str(self.feed.behind) if apart else f"{event.place} {held.rows}")
         if key in self.evaluation or len(self.evaluation) < MOST_KEYS:
