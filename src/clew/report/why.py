@@ -88,7 +88,7 @@ def _test(test: Test, page: Page) -> None:
     page.head("Outcomes")
     for outcome in test.outcomes:
         decisive = [item.cause for item in test.decisive if item.outcome == outcome.name]
-        proof = f" This is {' or '.join(decisive)} itself." if decisive else ""
+        proof = f". This is {' or '.join(decisive)} itself." if decisive else ""
         page.say(f"{outcome.name} ({outcome.kind}): {outcome.means}{proof}", 2, "- ")
     page.head("How likely each outcome is: " + ", ".join(outcome.name for outcome in test.outcomes))
     sound, rest = (f", measured (n={count})" if count else "" for count in test.measured)
