@@ -122,7 +122,8 @@ def gains_alike(real: float, permuted: float, without: float) -> bool:
 
 
 def zeroed(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.zeros_like(tensor) if tensor.is_floating_point() else tensor
+    """Blank inputs: numbers of words become the first one; masks stay."""
+    return tensor if tensor.dtype == torch.bool else torch.zeros_like(tensor)
 
 
 def _least(value: float) -> float:
