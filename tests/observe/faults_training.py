@@ -208,6 +208,18 @@ def copy_is_trained() -> None:
     in_order(model=copy.deepcopy(model), optimizer=lambda _: optimizer)
 
 
+def target_network_is_trained() -> None:
+    """Both networks are called, the target without a graph, and the optimiser holds the wrong one of them."""
+    online, target = mlp(), mlp()
+    optimizer = adam(target)
+    for x, y in loader():
+        with torch.no_grad():
+            aims = target(x).max(1).values
+        optimizer.zero_grad()
+        F.mse_loss(online(x).gather(1, y[:, None]).squeeze(1), aims).backward()
+        optimizer.step()
+
+
 def all_frozen_but_one_bias() -> None:
     model = mlp()
     model.requires_grad_(False)
@@ -474,6 +486,7 @@ FAULTY: list[Fire] = [
     ("optimizer_coverage", "missing", decoder_forgotten, "torch.optim.Adam"),
     ("optimizer_coverage", "missing", freed_after_the_optimizer_was_made, "torch.optim.Adam"),
     ("optimizer_coverage", "other_model", copy_is_trained, "torch.optim.Adam"),
+    ("optimizer_coverage", "other_model", target_network_is_trained, "torch.optim.Adam"),
     ("requires_grad_flags", "frozen", all_frozen_but_one_bias, "torch.optim.Adam"),
     ("requires_grad_flags", "frozen", part(frozen, "everything"), "torch.optim.Adam"),
     ("requires_grad_flags", "frozen", optimizer_of_frozen_parameters, "torch.optim.SGD"),

@@ -119,6 +119,7 @@ QUIET: list[tuple[str, str, Loop]] = [
     ("parameters_changed", "all", partial(frozen, "everything")),
     ("swallowed_exceptions", "none", partial(faults.errors_caught, "nowhere")),
     ("decay_against_gradient", "small", faults.decays(lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=0.1))),
+    ("optimizer_coverage", "complete", lambda: faults.freed_after_the_optimizer_was_made(later=True)),
     ("batch_norm_batch", "enough", partial(in_order, model=mlp(norm=True), batches=loader(12))),
 ]
 

@@ -58,6 +58,8 @@ class OptimizerCoverage(Watch):
         self.made: dict[int, Place | None] = {}
         self.idle: dict[int, int] = {}  # steps of an optimiser that none of whose parameters had a gradient for
         self.busy: set[int] = set()  # optimisers with a gradient or with a parameter of a called model
+        self.fed: set[int] = set()  # optimisers that had a gradient to step with
+        self.stepped: dict[int, int] = {}
         self.any_model_optimised = False
         self.parameters = self.looks = 0
         self.turns: dict[int, tuple[int, int]] = {}  # by optimiser: its last step, and its longest rest
@@ -153,7 +155,10 @@ class OptimizerCoverage(Watch):
                 held.looks += 1
         mine = list(held_by(event.optimizer))
         called = {id(p) for _, model in self.recorder.live_models() for p in model.parameters()}
-        if any(p.grad is not None for p in mine) or any(id(p) in called for p in mine):
+        self.stepped[event.number] = self.stepped.get(event.number, 0) + 1
+        if any(p.grad is not None for p in mine):
+            self.fed.add(event.number)
+        if event.number in self.fed or any(id(p) in called for p in mine):
             self.busy.add(event.number)
         else:
             self.idle[event.number] = self.idle.get(event.number, 0) + 1
@@ -163,7 +168,11 @@ class OptimizerCoverage(Watch):
             return Unclear("no optimiser step was seen")
         left = [held for held in self.left.values() if held.looks >= LOOKS]
         idle = [number for number, steps in self.idle.items() if steps >= LOOKS and number not in self.busy]
-        if idle and left and not self.any_model_optimised:
+        others = [held for held in left if not self.models[held.model][0]]
+        if not idle and not self.fed and len(others) == len(left) and max(self.stepped.values(), default=0) >= LOOKS:
+            # Of a model that is called beside the one that learns, as the target network of an agent is.
+            idle = sorted(self.stepped)
+        if idle and left and not (self.any_model_optimised and self.fed):
             return Saw("other_model", optimisers=len(idle), parameters=len(left)).at(
                 self.made.get(idle[0]), Place(parameter=left[0].name)
             )
