@@ -43,11 +43,11 @@ class TransitionPairs(Studied):
             side = "before" if moved.shift < 0 else "after"
             saw = Saw("neighbour", rows=moved.rows, shift=moved.shift)
             saw = saw.saying(f"observations are learned with the action of the step {side}")
-            return saw.at(*computing("stored", moved.place), moved.place, self.study.experience.place)
+            return saw.at(*computing("stored", moved.place)[:2], moved.place, self.study.experience.place)
         whole = list(judged(self.study))
         slipped = None if whole else pairs.of_what_followed()
         if slipped is not None:
-            places = (*computing("stored", slipped.place), slipped.place, self.study.experience.place)
+            places = (*computing("stored", slipped.place)[:2], slipped.place, self.study.experience.place)
             saw = Saw("neighbour", rows=slipped.rows, shift=1).at(*places)
             return saw.saying("targets of a step are learned at the observation that followed it")
         own = pairs.of_their_own()
