@@ -145,3 +145,11 @@ def test_command_lists_and_refuses(clew: Clew) -> None:
     refused = clew("casebook", "run", "--jobs", "0")
     assert refused.status == 2
     assert refused.err == "clew: --jobs takes a number from 1 on, not 0.\n"
+
+
+@pytest.mark.parametrize("verb", ["figures", "fit", "ablate", "limits"])
+def test_asking_for_figures_of_nothing_leaves_nothing_behind(clew: Clew, tmp_path: Path, verb: str) -> None:
+    done = clew("casebook", verb, "--out", str(tmp_path / "none"))
+    assert done.status == 2
+    assert "nothing is kept" in done.err
+    assert not (tmp_path / "none").exists()

@@ -114,7 +114,9 @@ def kept(options: Namespace) -> "list[Record]":
     from clew.casebook import run, work
 
     how = work.Options(folder_of(options), not getattr(options, "no_exams", False), any_version=True, only_kept=True)
-    records = run.examine(chosen(options), 1, how)
+    wanted = chosen(options)
+    # Asked first: looking for what is kept puts the programs into the folder.
+    records = run.examine(wanted, 1, how) if os.path.isdir(how.folder) else []
     if not any(record.picture for record in records):
         raise ClewError(f"nothing is kept in {how.folder}; run some of it first: clew casebook run --out DIR")
     return records
