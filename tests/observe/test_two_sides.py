@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
+from clew.observe.watches._data_names import TRAINING
 from clew.observe.watches.decay_against_gradient import DecayAgainstGradient
 from clew.observe.watches.input_statistics_match import InputStatisticsMatch
 from clew.observe.watches.token_coding import TokenCoding, by_chance, distances
@@ -133,3 +134,16 @@ def test_weights_that_decay_has_taken(tmp_path: Any, decay: float, withered: boo
     assert (told["outcome"] == "withered") is withered
     if withered:
         assert told["measured"]["gone"] >= 0.6
+
+
+def test_rows_that_are_not_finite_have_no_size() -> None:
+    """A missing value in training makes no example of one size."""
+
+    class Run: ...
+
+    watch = InputStatisticsMatch(Run())  # type: ignore[arg-type]  # it only keeps it
+    uneven = [1.0 + 0.3 * (row % 5) for row in range(100)]
+    watch.sizes = {(0, TRAINING): [*uneven, float("nan")], (0, "val"): list(uneven)}
+    assert watch._evened((0, "val")) is None
+    watch.sizes[0, TRAINING] = [1.0] * 100
+    assert watch._evened((0, "val")) is not None

@@ -148,7 +148,8 @@ class InputStatisticsMatch(FedWatch):
 
     def _evened(self, key: Key) -> tuple[str, Place | None, dict[str, float]] | None:
         """Examples that are brought to one size each on one side alone."""
-        trained, other = self.sizes.get((key[0], TRAINING), []), self.sizes.get(key, [])
+        both = (self.sizes.get((key[0], TRAINING), []), self.sizes.get(key, []))
+        trained, other = ([size for size in sizes if math.isfinite(size)] for sizes in both)
         if min(len(trained), len(other)) < SURE:
             return None
         here, there = spread(trained), spread(other)
