@@ -256,6 +256,7 @@ BROADCAST = {
     "weighed and clipped": loop(
         lambda m, x, y: torch.min(m(x) * y, m(x).clamp(0, 1) * y).mean(), model=single, data=flat
     ),
+    "a ratio": loop(lambda m, x, y: -((m(x) - y).exp() * y).clamp(0, 1).mean(), model=single, data=flat),
 }
 MATCH = {
     "equal": loop(lambda m, x, y: F.mse_loss(m(x), y), model=single, data=numbers),
@@ -278,6 +279,10 @@ WEIGHED: dict[str, Any] = {
     "alike": lambda m, x, y: -(m(x)[:, 0] * y).mean(),
     "by a table": lambda m, x, y: (m(x) * (y[:, None] > y)).mean(),
     "pairs": lambda m, x, y: (m(x)[:, 0][:, None] * y).mean(),
+    "ratios alike": lambda m, x, y: -((m(x)[:, 0] - y).exp() * y).clamp(0, 1).mean(),
+    "distances": lambda m, x, y: (
+        (m(x).pow(2).sum(1, keepdim=True) + y**2 - 2 * m(x) @ y[None]).clamp(min=0).sqrt().mean()
+    ),
 }
 
 

@@ -32,6 +32,7 @@ ELEMENTWISE = frozenset(
     "hinge_embedding_loss".split()
 )
 
+PAIRS = frozenset("Mm Addmm Bmm Cdist EuclideanDist".split())
 TABLE = 64
 TRIES = 4
 
@@ -76,7 +77,7 @@ class LossShapes(Watch):
             if difference is not None:
                 self.looked += 1
                 self._by_hand(difference, event)
-            elif term.known is None and self.found is None:
+            elif term.known is None and (self.found is None or self.tries):
                 self._weighed(term.node, event)
 
     def _by_hand(self, difference: Any, event: Backward) -> None:
@@ -91,10 +92,13 @@ class LossShapes(Watch):
         length = together[0]
         if given not in ((length, 1), (length,)):
             return
-        line = line_of(self.recorder, difference, event.loss)
+        self._difference(difference, given, together, event)
+
+    def _difference(self, node: Any, given: tuple[int, ...], together: tuple[int, ...], event: Backward) -> None:
+        line = line_of(self.recorder, node, event.loss)
         # Until its line is known the same difference is looked at again in later steps.
         self.tries = (self.tries or TRIES) - 1 if line is None else 0
-        wanted = f"({length},)" if len(given) == 2 else f"({length}, 1)"
+        wanted = f"({together[0]},)" if len(given) == 2 else f"({together[0]}, 1)"
         self.found = (str(given), wanted, str(together), line or event.place)
 
     def _weighed(self, reduced: Any, event: Backward) -> None:
@@ -104,22 +108,15 @@ class LossShapes(Watch):
         size = shape(fed[0]) if bare(reduced) in ("Mean", "Sum") and len(fed) == 1 else None
         if size is None or len(size) != 2 or size[0] != size[1] or size[0] < 2 or shape(reduced) != ():
             return
-        waiting: list[Any] = [fed[0]]
-        seen: set[Key] = set()
-        while waiting and len(seen) < TABLE:
-            node = waiting.pop()
-            if key(node) in seen or shape(node) != size:
-                continue
-            seen.add(key(node))
-            made = inputs(node)
-            if bare(node) == "Mul" and len(made) == 1 and not _given_axes(made[0]):
-                weight = saved(node, "other") if node.next_functions[0][0] is not None else saved(node, "self")
-                given, wanted = shape(made[0]), None if weight is None else tuple(weight.shape)
-                if (given, wanted) in (((size[0], 1), (size[0],)), ((size[0],), (size[0], 1))):
-                    self.found = (str(given), str(wanted), str(size), event.place)
-                    self.weight = True
-                    return
-            waiting += made
+        entered = _entering(fed[0], size)
+        if entered is None:
+            return
+        node, made, weight = entered
+        if weight is None:  # a difference, whose other side the graph does not keep
+            self._difference(node, made, size, event)
+        else:
+            self.found = (str(made), str(weight), str(size), event.place)
+            self.weight = True
 
     def read(self) -> Answer:
         if self.found is not None:
@@ -138,6 +135,42 @@ def _table(given: torch.Size, wanted: torch.Size) -> bool:
     """One prediction for each example against a square table: the target was broadcast before it came here."""
     length = given[0] if len(given) else 0
     return length > 1 and tuple(wanted) == (length, length) and tuple(given) in ((length,), (length, 1))
+
+
+def _entering(top: Any, size: tuple[int, ...]) -> tuple[Any, tuple[int, ...], tuple[int, ...] | None] | None:
+    """The operation of a square table that one value for each example enters and one constant, the shape of that value,
+    and the shape of the constant where it is a weight. None where other things enter, such as a product of matrices:
+    then the table is meant."""
+    ones = ((size[0], 1), size[:1])
+    found: tuple[Any, tuple[int, ...], tuple[int, ...] | None] | None = None
+    waiting, seen = [top], set[Key]()
+    while waiting and len(seen) < TABLE:
+        node = waiting.pop()
+        if key(node) in seen:
+            continue
+        if bare(node) in PAIRS:
+            return None
+        seen.add(key(node))
+        made = inputs(node)
+        for fed in made:
+            given = shape(fed)
+            if given == size:
+                waiting.append(fed)
+                continue
+            if given == ():
+                continue
+            if given not in ones or _given_axes(fed):
+                return None
+            if len(made) > 1 or len(node.next_functions) != 2:
+                continue
+            if bare(node) == "Mul":
+                weight = saved(node, "other") if node.next_functions[0][0] is not None else saved(node, "self")
+                other = None if weight is None else tuple(weight.shape)
+                if other in ones and other != given:
+                    return node, given, other
+            elif bare(node) in ("Sub", "Add"):
+                found = (node, given, None)
+    return found
 
 
 def _given_axes(node: Any) -> bool:
