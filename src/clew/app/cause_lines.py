@@ -38,6 +38,7 @@ VALUE = r"(value|critic|baseline|\bv\b|q_?\d?\b|\bvf?_)"
 CHOSEN = r"(log_?prob|logp|ratio|surr)"
 OF_WEIGHTS = r"(weight|coef|lambda|alpha|beta|scale|loss)"
 CLOSER = r"(mse_loss|huber|smooth_l1|\*\* ?2|pow\(2)"
+RIGHT = r"\b\w*(correct|right|hits)\w*\b"
 SIZES = r"hidden|width|latent|bottleneck|channels|units|dim\b|d_model|embed|depth|n_?layers|rank\b|code|drop"
 
 WORDS = {
@@ -61,6 +62,11 @@ WORDS = {
     ),
     "loss.scale_imbalance": Words(
         "terms are summed here", (rf"{OF_WEIGHTS}\w*\s*\*|\*\s*\S*{OF_WEIGHTS}",), OF_WEIGHTS
+    ),
+    "loss.metric_misaligned": Words(
+        "right answers are counted here",
+        (rf"{RIGHT}.*/|\bacc\w*\b.*(mean\(|/)|return .*{RIGHT}", r"==.*(sum|mean)\(|argmax\(.*==|> ?\S*(thresh|0\.5)"),
+        r"thresh|cut_?off",
     ),
     "loss.terms_cancel": Words(options=r"(weight|coef|lambda|loss)"),
     "pinn.boundary_ignored": Words(

@@ -12,9 +12,10 @@ from clew.knowledge.model import Knowledge
 from clew.observe.collect import Process
 from clew.records.clue import Clue, Reading, Unclear
 from clew.records.place import Place
-from clew.records.trace import Series
+from clew.records.trace import ASKED, RIGHT, Series
 from clew.symptoms.curves import read_curves
 from clew.symptoms.logs import read_log
+from clew.symptoms.recount import Pass, accuracy_recounted, counted_apart
 from clew.symptoms.scale import as_printed
 from clew.symptoms.scores import own_score
 
@@ -46,6 +47,7 @@ def curve_clues(knowledge: Knowledge, part: Process, held: Run) -> list[Clue]:
     )
     if ("environment steps", "") in part.series:
         answers["own_score"] = own_score(told, _outcome(part, "returns_course"))
+    answers["accuracy_recounted"] = accuracy_recounted(told, _passes(part))
     clues = []
     for name, answer in answers.items():
         test = knowledge.tests.get(name)
@@ -56,7 +58,8 @@ def curve_clues(knowledge: Knowledge, part: Process, held: Run) -> list[Clue]:
         else:
             outcome = "" if isinstance(answer, Reading) else answer.outcome
             where = _places(part, "returns_course") if name == "own_score" else ()
-            clues.append(answered(test, answer.measured, outcome, where=where, source="log"))
+            says = counted_apart(dict(answer.measured)) if outcome == "differs" else ""
+            clues.append(answered(test, answer.measured, outcome, where=where, says=says, source="log"))
     return clues
 
 
@@ -84,6 +87,17 @@ def printed(held: Run) -> dict[str, Series]:
         return {item.name: item for item in read_log(path).series}
     except ClewError:
         return {}  # no numbers among the words: nothing was printed that could be read
+
+
+def _passes(part: Process) -> list[Pass]:
+    """What was counted in evaluation. A pass that was written before it was over is there twice."""
+    found: dict[tuple[str, int], Pass] = {}
+    for (name, of), held in part.series.items():
+        asked = part.series.get((ASKED, of))
+        if name == RIGHT and asked is not None:
+            for step, right, count in zip(held.steps, held.values, asked.values, strict=False):
+                found[of, step] = Pass(step, right, count)
+    return list(found.values())
 
 
 def _last(part: Process, name: str) -> float | None:

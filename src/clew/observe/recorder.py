@@ -18,6 +18,7 @@ from clew.observe.losses import Losses
 from clew.observe.origins import Origins
 from clew.observe.picked import Picked
 from clew.observe.places import users_place
+from clew.observe.recount import Recount
 from clew.observe.stream import Stream
 from clew.observe.watch import EVENTS, Answer, Judged, Saw, Watch
 from clew.records.clue import Unclear
@@ -75,6 +76,7 @@ class Recorder:
         self._gap = SPARSE
         self.picked = Picked()
         self.losses = Losses(self)
+        self.recount = Recount(self)
         self.origins = Origins()
         self.lines: Any = None  # which line made which operation, once a watch follows them
         self.watches: list[Watch] = []
@@ -90,7 +92,7 @@ class Recorder:
 
     def _listening(self, name: str) -> list[Listener]:
         plain = getattr(Watch, name)
-        told = (self.losses, *self.watches)
+        told = (self.losses, self.recount, *self.watches)
         return [(watch, getattr(watch, name)) for watch in told if getattr(type(watch), name) is not plain]
 
     def installed(self) -> None:
@@ -140,7 +142,7 @@ class Recorder:
             self.busy = was
 
     def _switch_off(self, watch: Watch, error: Exception) -> None:
-        if watch is self.losses:
+        if watch is self.losses or watch is self.recount:
             self._complain(error)
         else:
             self.broken[watch.test] = failure(error)
@@ -257,6 +259,7 @@ class Recorder:
         try:
             with self.quietly():
                 self.losses.write()
+                self.recount.write()
         except Exception as error:  # noqa: BLE001  # as in tell
             self._complain(error)
         self.stream.flush()

@@ -11,6 +11,9 @@ from clew.records import exact
 from clew.records.clue import Value
 from clew.records.place import Place
 
+RIGHT, ASKED = "answers right", "answers asked for"
+"""What is counted in evaluation, beside the script's own counting."""
+
 
 class Event(NamedTuple):
     """Something that happened once: a call of backward, step, zero_grad, eval …, with its place and its details."""
