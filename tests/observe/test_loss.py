@@ -70,8 +70,32 @@ RAW = {
     "without the log": loop(lambda m, x, y: F.nll_loss(m(x).softmax(1), y)),
     "divergence": loop(lambda m, x, y: F.kl_div(m(x), F.one_hot(y, 4).float(), reduction="batchmean")),
 }
+
+
+def dice(squash: Callable[[Tensor], Tensor]) -> Train:
+    def step(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        scores, wanted = squash(model(x)).flatten(1), F.one_hot(y, 4).float()
+        overlap = (scores * wanted).sum(1)
+        return 1 - ((2 * overlap + 1) / (scores.sum(1) + wanted.sum(1) + 1)).mean()
+
+    return loop(step)
+
+
+def iou(squash: Callable[[Tensor], Tensor]) -> Train:
+    def step(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        scores, wanted = squash(model(x)), F.one_hot(y, 4).float()
+        both = torch.sum(scores * wanted)
+        return 0.5 * plain(model, x, y) - both / (scores.sum() + wanted.sum() - both)
+
+    return loop(step)
+
+
+RAW |= {"dice": dice(lambda scores: scores), "iou": iou(lambda scores: scores)}
 FITS = {
     "logits": loop(plain),
+    "dice": dice(torch.sigmoid),
+    "iou": iou(lambda scores: scores.softmax(1)),
+    "weighed mean": loop(lambda m, x, y: (m(x)[:, 0] * y).sum() / y.sum() + plain(m, x, y)),
     "log_softmax twice": loop(lambda m, x, y: F.cross_entropy(m(x).log_softmax(1), y)),
     "nll": loop(lambda m, x, y: F.nll_loss(F.log_softmax(m(x), 1), y)),
     "log by hand": loop(lambda m, x, y: F.nll_loss(torch.log(m(x).softmax(1) + 1e-8), y)),

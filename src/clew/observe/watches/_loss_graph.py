@@ -31,6 +31,7 @@ LINEAR = frozenset("Add Sub Rsub Neg Mul Div Mean Sum Stack Cat Unbind Select".s
 """Nodes a loss may pass on its way to backward without ceasing to be a weighted term of it."""
 SQUASHES = {"Softmax": "softmax", "Sigmoid": "sigmoid", "LogSoftmax": "log_softmax", "LogSigmoid": "logsigmoid"}
 WALKED = 4096
+NEAR = 64
 LARGE = 1_000_000
 
 
@@ -299,3 +300,47 @@ def parameters_under(tensors: list[torch.Tensor], told: Callable[[Any], None], m
             told(leaf)
         waiting += inputs(node)
     return True
+
+
+class Overlap(NamedTuple):
+    """A share of two sums: of products of scores with a constant, and of the scores. Do not keep the nodes."""
+
+    product: Any
+    scores: Any
+
+
+def overlap(root: torch.Tensor) -> Overlap | None:
+    """The first Dice or intersection over union that the loss is made of, as written by hand."""
+    waiting = [root.grad_fn] if root.grad_fn is not None else []
+    seen: set[Key] = set()
+    while waiting and len(seen) < NEAR:
+        node = waiting.pop(0)
+        if key(node) in seen or bare(node) not in LINEAR:
+            continue
+        seen.add(key(node))
+        fed = [operand for operand, _ in node.next_functions]
+        if bare(node) == "Div" and len(fed) == 2 and fed[0] is not None and fed[1] is not None:
+            above = {key(scores): held for held, scores in _summed(fed[0], products=True)}
+            for _, scores in _summed(fed[1], products=False):
+                if key(scores) in above:
+                    return Overlap(above[key(scores)], scores)
+        waiting += inputs(node)
+    return None
+
+
+def _summed(top: Any, products: bool) -> Iterator[tuple[Any, Any]]:
+    """What is summed up below a node, and what computed it: with a constant as a factor, or as it is."""
+    waiting = [top]
+    for _ in range(NEAR):
+        if not waiting:
+            return
+        node = waiting.pop()
+        name, fed = bare(node), inputs(node)
+        if name in ("Sum", "Mean") and fed:
+            held = walk(fed[0], MOVES)
+            if products and bare(held) == "Mul" and len(inputs(held)) == 1:
+                yield held, walk(inputs(held)[0], MOVES | PICKS)
+            elif not products and bare(held) != "Mul":
+                yield held, walk(held, MOVES | PICKS)
+        elif name in LINEAR:
+            waiting += fed

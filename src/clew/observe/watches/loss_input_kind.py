@@ -5,8 +5,9 @@ convolution layer. Where there is no graph to read, rows that sum to one tell as
 
 Why it matters: cross_entropy and binary_cross_entropy_with_logits apply softmax or sigmoid themselves. A second one
 squeezes the scores into [0, 1], where the loss cannot come near zero. nll_loss, kl_div and ctc_loss apply none: fed
-with raw scores they reward ever larger ones.
-Cannot tell: a loss written out by hand, and a graph that was compiled as one piece when its values say nothing.
+with raw scores they reward ever larger ones. An overlap written by hand (Dice, intersection over union) is a share only
+of numbers between 0 and 1.
+Cannot tell: other losses written out by hand, and a graph that was compiled as one piece when its values say nothing.
 Silent when: log-probabilities enter cross_entropy (log-softmax is its own fixed point), the values pass any arithmetic
 after the softmax (a temperature, a margin), or the result of the call never reaches backward.
 """
@@ -18,8 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from clew.observe.watch import Answer, Backward, Forward, FunctionCall, LossCall, Raised, Saw, Watch, when_sampled
-from clew.observe.watches._loss_graph import MOVES, PICKS, SQUASHES, Made, bare, made_by, origin
+from clew.observe.watches._loss_graph import MOVES, PICKS, SQUASHES, Made, bare, made_by, origin, overlap
 from clew.observe.watches._loss_values import by_class, plain
+from clew.observe.watches._network_lines import line_of
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ WANT_LOGITS = frozenset(("cross_entropy", "binary_cross_entropy_with_logits", "m
 WANT_LOGS = frozenset(("nll_loss", "kl_div", "ctc_loss"))
 WANT_PROBABILITIES = frozenset(("binary_cross_entropy",))
 CLAMPS = frozenset(("Clamp", "ClampMin", "ClampMax"))
+OVERLAP = "an overlap written by hand"
+TRIES = 4
 TWICE, RAW, FITS = "probabilities_into_logit_loss", "logits_into_probability_loss", "fits"
 
 
@@ -53,6 +57,7 @@ class LossInputKind(Watch):
         self.by_value: dict[str, Seen] = {}
         self.by_value_fits = 0
         self.last_output = ""
+        self.tries = TRIES
 
     def function(self, event: FunctionCall) -> None:
         if event.place is not None:
@@ -101,6 +106,20 @@ class LossInputKind(Watch):
         if event.sampled and not self.by_graph:
             for seen in self.calls.under(event.loss):
                 self.by_graph.setdefault(seen.outcome, seen)
+        if event.sampled and self.tries and (not self.by_graph or RAW in self.by_graph):
+            self.tries -= 1  # in the first steps, until the line is known
+            self._by_hand(event)
+
+    def _by_hand(self, event: Backward) -> None:
+        share = overlap(event.loss)
+        if share is None:
+            return
+        self.by_graph_seen += 1
+        kind = made_by(share.scores)
+        if kind in ("affine", "log_softmax", "logsigmoid"):
+            line = line_of(self.recorder, share.product, event.loss)
+            self.tries = self.tries if line is None else 0
+            self.by_graph[RAW] = Seen(RAW, OVERLAP, kind, (line, event.place))
 
     def raised(self, event: Raised) -> None:
         # binary_cross_entropy checks its input and stops; the check speaks of NaN in the same words.
@@ -134,6 +153,6 @@ def says(seen: Seen) -> str:
     if seen.outcome == TWICE:
         return f"The output of {seen.made_by} enters {seen.loss}, which applies its own."
     if seen.made_by in ("affine", "raw scores"):
-        wants = "probabilities" if seen.loss in WANT_PROBABILITIES else "log-probabilities"
+        wants = "probabilities" if seen.loss in (*WANT_PROBABILITIES, OVERLAP) else "log-probabilities"
         return f"Raw scores enter {seen.loss}, which expects {wants}."
     return f"The output of {seen.made_by} enters {seen.loss} without its logarithm."
