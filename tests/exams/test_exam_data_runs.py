@@ -152,6 +152,12 @@ def test_a_model_that_drops_its_input() -> None:
     assert outcome("input_ablation", Subject(Deaf(), CE(), cut(X, Y))) == "same_loss"
 
 
+def test_one_picture_drawn_over_and_over_says_nothing() -> None:
+    picture = torch.rand(1, 12).repeat(256, 1)
+    subject = Subject(mlp(8, 12), nn.MSELoss(), cut(torch.randn(256, 8), picture))
+    assert outcome("input_ablation", subject) == "unclear"
+
+
 @pytest.mark.parametrize("name", RELATED)
 def test_real_inputs_do_better_than_noise(name: str) -> None:
     assert outcome("input_ablation", HEALTHY[name]()) == "real_better"

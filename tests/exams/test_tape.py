@@ -1,6 +1,8 @@
 """A kept training step replays as it was: same loss, same gradients, by the same names."""
 
 import copy
+import io
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -357,3 +359,27 @@ def test_nothing_is_noted_once_enough_was_kept(tmp_path: Path) -> None:
         assert torch._C._len_torch_function_stack() == 0
         assert taper.mode is None
     assert isinstance(CapturedSubject(str(tmp_path / "capture-1")), CapturedSubject)
+
+
+@pytest.mark.parametrize("save", ["torch", "pickle"])
+def test_a_model_that_holds_a_function_is_saved_while_a_step_is_kept(tmp_path: Path, save: str) -> None:
+    layer = nn.TransformerEncoderLayer(4, 1, 8, batch_first=True)  # holds relu
+    saved = 0
+
+    def train() -> None:
+        nonlocal saved
+        optimizer = torch.optim.SGD(layer.parameters(), lr=0.01)
+        for _ in range(6):
+            loss = F.mse_loss(layer(torch.randn(4, 3, 4)), torch.zeros(4, 3, 4))
+            if save == "torch":
+                torch.save(layer, io.BytesIO())
+            else:
+                assert pickle.dumps(layer)
+            saved += 1
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+    kept(tmp_path, train)
+    assert saved == 6
+    assert "plainly" not in (torch.save.__name__, pickle.dumps.__name__)

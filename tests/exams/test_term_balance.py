@@ -34,6 +34,16 @@ def test_a_term_that_learns_alone_and_not_with_the_others_is_starved() -> None:
     assert outcome("term_balance", subject(weighted(1000.0))) == "starved"
 
 
+def test_a_term_with_a_floor_is_starved_too() -> None:
+    """Cross-entropy with soft targets, for one, cannot fall far, however much is learned."""
+
+    def loss(output: Tensor, target: Tensor) -> dict[str, Tensor]:
+        fit = 0.5 * target.var() + 0.1 * F.mse_loss(output, target)
+        return {"fit": fit, "size": 300.0 * output.square().mean()}
+
+    assert outcome("term_balance", subject(loss)) == "starved"
+
+
 def test_terms_that_learn_side_by_side_are_fed() -> None:
     assert outcome("term_balance", subject(weighted(1e-3))) == "fed"
 

@@ -201,6 +201,13 @@ def test_few_parameters_cannot_hold_a_batch() -> None:
     assert outcome("overfit_one_batch", of(F.mse_loss, far, nn.Linear(1, 1))) != "stalls"
 
 
+def test_far_targets_take_many_steps() -> None:
+    """As the returns of an agent that is not paid in small change."""
+    far = [(x, 600 + 50 * y) for x, y in values()]
+    wide = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1), nn.Softplus(0.01))
+    assert outcome("overfit_one_batch", of(F.mse_loss, far, wide)) != "stalls"
+
+
 @pytest.mark.parametrize("kind", ["mean", "sum", "smoothed", "weighted", "tokens", "squares", "yes or no"])
 def test_perfect_answers_jump(kind: str) -> None:
     assert outcome("oracle", KINDS[kind][0]) == "jumps"

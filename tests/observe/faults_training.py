@@ -274,11 +274,36 @@ def one_cycle_per_epoch() -> None:
     in_order(model=model, optimizer=lambda _: optimizer, batches=batches, epochs=6, each_epoch=lambda _: cycle.step())
 
 
-def warm_up_per_epoch() -> None:
+def warm_up_per_epoch(calls: int = 500, epochs: int = 8) -> None:
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    warm_up = schedulers.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 500))
-    in_order(model=model, optimizer=lambda _: optimizer, epochs=8, each_epoch=lambda _: warm_up.step())
+    warm_up = schedulers.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / calls))
+    in_order(model=model, optimizer=lambda _: optimizer, epochs=epochs, each_epoch=lambda _: warm_up.step())
+
+
+class Tied(nn.Module):
+    """One table embeds what is clicked and scores what may come next."""
+
+    def __init__(self, freeze: bool, bottleneck: bool = False) -> None:
+        super().__init__()
+        self.items = nn.Embedding.from_pretrained(torch.randn(20, 8).cumsum(0), freeze=freeze)
+        self.body = nn.GRU(8, 8, batch_first=True)
+        self.back = nn.Linear(8, 8)
+        if bottleneck:
+            self.back.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(self.back(self.body(self.items(x))[0]), self.items.weight.t())
+
+
+def table_of_scores(freeze: bool, bottleneck: bool = False) -> None:
+    model = Tied(freeze, bottleneck)
+    optimizer = torch.optim.Adam([held for held in model.parameters() if held.requires_grad])
+    for _ in range(16):
+        clicks = torch.randint(0, 20, (6, 5))
+        optimizer.zero_grad()
+        F.cross_entropy(model(clicks[:, :-1]).flatten(0, 1), clicks[:, 1:].flatten()).backward()
+        optimizer.step()
 
 
 def clip_from_a_used_generator() -> None:
@@ -343,6 +368,8 @@ def errors_caught(where: str) -> None:
         try:
             if where == "loss" and i % 3 == 2:
                 y = y + 2
+            if (where == "model" and i % 3 == 2) or (where == "first call" and i == 0):
+                x = x[:, :-1]
             loss = F.cross_entropy(model(x), y)
             if where == "backward" and i % 2:
                 loss = loss.detach()
@@ -503,6 +530,8 @@ FAULTY: list[Fire] = [
     ("scheduler_steps", "wrong_cadence", scheduled(warmed(1, 5)), "scheduler.step()"),
     ("scheduler_steps", "wrong_cadence", one_cycle_per_epoch, "cycle.step()"),
     ("scheduler_steps", "wrong_cadence", warm_up_per_epoch, "warm_up.step()"),
+    ("scheduler_steps", "wrong_cadence", part(warm_up_per_epoch, 100, 16), "warm_up.step()"),
+    ("requires_grad_flags", "frozen_head", part(table_of_scores, freeze=True), ""),
     (
         "scheduler_steps",
         "before_optimizer",
@@ -532,6 +561,7 @@ FAULTY: list[Fire] = [
     ("batch_norm_batch", "tiny", part(in_order, model=mlp(norm=True), batches=loader(4)), ""),
     ("swallowed_exceptions", "caught", part(errors_caught, "loss"), "F.cross_entropy"),
     ("swallowed_exceptions", "caught", part(errors_caught, "backward"), "loss.backward()"),
+    ("swallowed_exceptions", "caught", part(errors_caught, "model"), "model(x)"),
     ("inplace_writes", "corrupting", part(hidden_overwritten, "data"), "self.second(hidden)"),
     ("inplace_writes", "corrupting", part(hidden_overwritten, "numpy"), "self.second(hidden)"),
     ("inplace_writes", "corrupting", guarded_write, "loss.backward()"),

@@ -257,10 +257,13 @@ def ppo(
     past_the_end: bool = False,
     front: bool = False,
     scaled: bool = False,
+    by_lane: tuple[str, ...] = (),
+    turned: bool = False,
     updates: int = 3,
 ) -> Any:
     """Lambda returns over rollouts of four environments side by side, in shuffled minibatches. `front` sums them from
-    the wrong end, `scaled` brings observations to one scale in a module that changes while it is used."""
+    the wrong end, `scaled` brings observations to one scale in a module that changes while it is used. What is named in
+    `by_lane` is made flat one environment after the other, and `turned` leaves the targets in the order of the loop."""
     np.random.seed(0)
     torch.manual_seed(0)
     at_once = gym.vector.AutoresetMode.SAME_STEP
@@ -305,9 +308,11 @@ def ppo(
                 before = 1 - roll["ends"][t - 1] if front and t else going
                 running = delta + GAMMA * 0.9 * before * running
                 advantages[t], then = running, roll["values"][t]
-        targets = (advantages + roll["values"]).flatten()
-        flat = {name: items.flatten(0, 1) for name, items in roll.items()}
-        advantages = advantages.flatten()
+        roll["targets"], roll["advantages"] = advantages + roll["values"], advantages
+        if turned:
+            roll["targets"], roll["advantages"] = roll["targets"].flip(0), advantages.flip(0)
+        flat = {name: (held.transpose(0, 1) if name in by_lane else held).flatten(0, 1) for name, held in roll.items()}
+        targets, advantages = flat["targets"], flat["advantages"]
         for _ in range(2):
             order = np.random.permutation(128)
             for part in np.split(order, 4):
@@ -394,11 +399,16 @@ def side_by_side(sums: str = "forward", paid: str = "always", updates: int = 6) 
 
 
 def with_baseline(
-    backwards: bool = False, gamma: float = GAMMA, unit: float = 1.0, shift: float = 0.0, updates: int = 8
+    backwards: bool = False,
+    gamma: float = GAMMA,
+    unit: float = 1.0,
+    shift: float = 0.0,
+    updates: int = 8,
+    limit: int = 30,
 ) -> None:
     """Policy gradient on whole episodes, with a learned baseline."""
     torch.manual_seed(0)
-    env = Drift()
+    env = Drift(limit)
     actor, critic = networks(3)
     optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=1e-3)
     for update in range(updates):

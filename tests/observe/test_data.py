@@ -110,6 +110,12 @@ def actor_and_critic() -> None:
         optimizer.step()
 
 
+def shares_of_words() -> None:
+    """Each row sums to one over many columns, so that every number is small."""
+    counts = torch.rand(64, 900) * (torch.rand(64, 900) < 0.1)
+    fit(loader(counts / counts.sum(1, keepdim=True), classes()[1][:64]), mlp(900))
+
+
 def standard() -> None:
     fit(loader(*classes()))
 
@@ -127,6 +133,7 @@ def standard() -> None:
         (lambda: fit(by_slices(*classes()), mlp().double(), change=lambda x: x.double()), "near_standard"),
         (normalised_first, "near_standard"),
         (actor_and_critic, "near_standard"),
+        (shares_of_words, "near_standard"),
         (lambda: fit(loader(*tokens()), embedding()), "unclear"),
         (lambda: fit(loader(*tokens()), embedding(scale=1000.0)), "unclear"),
         (nothing, "unclear"),

@@ -1,5 +1,6 @@
 """From tables to tensors: fits before splits, splits across time, and that looking changes nothing."""
 
+import math
 import pickle
 import types
 import warnings
@@ -462,6 +463,28 @@ def test_gaps_of_a_file_are_told(tmp_path: Any) -> None:
     told = answer(tmp_path, NonfiniteData, loop)
     assert told["outcome"] == "seen"
     assert told["measured"]["gaps_on_reading"] == "people.csv: age (2 of 4), height (1 of 4)"
+
+
+@pytest.mark.parametrize(("way", "outcome"), [("late", "wiped"), ("early", "absent"), ("finite", "absent")])
+def test_a_column_whose_mean_was_infinite_is_wiped(tmp_path: Any, way: str, outcome: str) -> None:
+    """Replaced before the mean is taken, an infinite value does no harm; a column that is never used is no fault."""
+    drawn = np.random.default_rng(0).normal(size=(1600, 4))
+    drawn[:, 0] = 0.0 if way == "finite" else drawn[:, 0]
+    held = pandas.DataFrame(drawn, columns=list("abcd"))
+    held.loc[7, "c"] = 4.0 if way == "finite" else math.inf
+    held.to_csv(tmp_path / "loans.csv", index=False)
+
+    def loop() -> None:
+        x = torch.tensor(pandas.read_csv(tmp_path / "loans.csv").to_numpy(), dtype=torch.float32)
+        if way == "early":
+            x = x.clamp(-5, 5)
+        x = torch.nan_to_num((x - x.mean(0)) / (x.std(0) + 1e-6), nan=0.0, posinf=0.0, neginf=0.0)
+        fit(by_slices(x, torch.arange(1600) % 4), torch.nn.Linear(4, 4), epochs=4)
+
+    told = answer(tmp_path, NonfiniteData, loop)
+    assert told["outcome"] == outcome, told
+    if outcome == "wiped":
+        assert (told["measured"]["columns"], told["where"][0]["column"]) == ("2", "c")
 
 
 def test_results_and_random_states_are_untouched() -> None:

@@ -219,6 +219,23 @@ def some_of(past: list[Tensor]) -> Tensor:
     return rows[torch.randint(len(rows), (16,))]
 
 
+def test_a_small_set_that_is_cycled_beside_a_large_one_is_no_memory(tmp_path: Any) -> None:
+    """As where a few examples have labels and many have none."""
+
+    def loop() -> None:
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+        labelled = torch.randn(16, 6)
+        for _ in range(120):
+            loss = model(labelled).square().mean() + model(labelled).abs().mean()
+            loss = loss + model(torch.randn(32, 6)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    assert answer(tmp_path, BatchRepeats, loop, "1")["outcome"] != "part_same"
+
+
 def test_a_memory_that_never_moves_on_is_seen(tmp_path: Any) -> None:
     told = answer(tmp_path, BatchRepeats, lambda: stream(lambda past: past[0]), "1")
     assert told["outcome"] == "part_same", told

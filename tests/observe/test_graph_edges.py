@@ -1,5 +1,7 @@
 """Graphs that are joined into one batch: node numbers in the edges must be raised."""
 
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from loops_data import answer
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from clew.observe.hooks import tensors_in
 from clew.observe.watches.graph_edges import GraphEdges
 
 Graph = tuple[Tensor, Tensor, int]
@@ -51,10 +54,33 @@ def across(items: list[Graph]) -> list[Tensor]:
     return [held[0], torch.cat([held[1], torch.tensor([[0, last]])]), *held[2:]]
 
 
+class Carrier:
+    """A class of the user's own that does nothing but hold."""
+
+    def __init__(self, held: list[Tensor]) -> None:
+        self.x, self.edges, self.owner, self.y = held
+
+
+@dataclass(slots=True)
+class Record:
+    x: Tensor
+    edges: Tensor
+    owner: Tensor
+    y: Tensor
+
+
+def spaced(held: list[Tensor]) -> SimpleNamespace:
+    return SimpleNamespace(**dict(zip(("x", "edges", "owner", "y"), held, strict=True)), n_graphs=8)
+
+
 WAYS: dict[str, tuple[Any, str]] = {
     "raised": (lambda items: joined(items, raised=True), "own_graph"),
     "as they were": (lambda items: joined(items, raised=False), "first_graphs"),
     "as they were, two rows": (lambda items: joined(items, raised=False, turned=True), "first_graphs"),
+    "as they were, in a namespace": (lambda items: spaced(joined(items, raised=False)), "first_graphs"),
+    "raised, in a namespace": (lambda items: spaced(joined(items, raised=True)), "own_graph"),
+    "as they were, in a class": (lambda items: Carrier(joined(items, raised=False)), "first_graphs"),
+    "as they were, in a data class": (lambda items: Record(*joined(items, raised=False)), "first_graphs"),
     "counts given": (with_counts, "unclear"),
     "one set for all": (one_set, "unclear"),
     "across": (across, "unclear"),
@@ -73,3 +99,26 @@ def test_edges_must_stay_within_their_graph(tmp_path: Any, way: str) -> None:
 
     told = answer(tmp_path, GraphEdges, loop)
     assert told["outcome"] == outcome, told
+
+
+def test_what_can_be_called_and_what_libraries_made_carry_nothing() -> None:
+    """A network that is handed to another one is no batch, nor is a distribution that a policy answers with."""
+    weight = torch.nn.Linear(2, 2)
+    assert list(tensors_in((weight, torch.distributions.Normal(torch.zeros(3), torch.ones(3)), 3, "a"), torch)) == []
+    inner = SimpleNamespace(a=torch.ones(1), items=4)
+    assert len(list(tensors_in([SimpleNamespace(b=[inner], c=torch.zeros(2))], torch))) == 2
+
+
+def test_the_line_that_joins_the_edges_is_named(tmp_path: Any) -> None:
+    def collate(items: list[Graph]) -> list[Tensor]:
+        edges = []
+        for _, e, _ in items:
+            edges.append(e)
+        held = joined(items, raised=False)
+        held[1] = torch.cat(edges)
+        return held
+
+    given: Any = graphs()
+    told = answer(tmp_path, GraphEdges, lambda: list(DataLoader(given, 8, collate_fn=collate)))
+    assert told["outcome"] == "first_graphs"
+    assert told["where"][0]["line"] == collate.__code__.co_firstlineno + 3

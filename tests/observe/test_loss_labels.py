@@ -136,6 +136,37 @@ def test_a_class_of_whole_examples_that_is_ignored_is_seen(tmp_path: Any) -> Non
     assert "masked_share" in answer(tmp_path, LabelsMasked, loop(ignoring(3)))["measured"]
 
 
+@pytest.mark.parametrize(
+    ("masks", "outcome"),
+    [
+        (lambda y: y * 255, "one_left"),
+        (lambda y: y, None),
+        # Borders that are left out between two classes, a class in every batch, and the first that is always meant.
+        (lambda y: torch.where(torch.arange(16)[:, None] < 2, 255, y), None),
+        (lambda y: y * 0, None),
+    ],
+)
+def test_masks_in_which_a_class_is_the_ignored_index(
+    tmp_path: Any, masks: Callable[[Tensor], Tensor], outcome: str | None
+) -> None:
+    def run() -> None:
+        torch.manual_seed(0)
+        model = nn.Conv2d(3, 2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        for _ in range(12):
+            x = torch.randn(4, 3, 16, 16)
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), masks((x[:, 0] > 0.5).long()), ignore_index=255).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+    told = answer(tmp_path, LabelsMasked, run)
+    assert told.get("outcome") == outcome
+    if outcome:
+        assert told["measured"]["label"] == 0
+        assert "255" not in told["says"]
+        assert "cross_entropy" in lines(told)[0]
+
+
 def test_targets_without_a_mask_are_unclear(tmp_path: Any) -> None:
     assert "unclear" in answer(tmp_path, LabelsMasked, loop(squares, model=single, data=numbers))
 

@@ -130,19 +130,28 @@ RAW: dict[str, Any] = {"length": 0.1, "duration": 60.0, "start": 400.0, "rate": 
 
 
 def decay(
-    bound: bool = False, pull: float = 0.0, steps: int = 240, fading: float = 1.0, kept: Any = None, start: float = 0.5
+    bound: bool = False,
+    pull: float = 0.0,
+    steps: int = 240,
+    fading: float = 1.0,
+    kept: Any = None,
+    start: float = 0.5,
+    terms: int = 0,
 ) -> None:
-    """u' = -k u with k to be found beside the network."""
+    """u' = -k u with k to be found beside the network. With `terms` there are so many powers of u, each with a factor
+    of its own in one tensor."""
     net = solution(1)
-    k = nn.Parameter(torch.tensor(start))
+    k = nn.Parameter(torch.full((terms,), start) if terms else torch.tensor(start))
     optimizer = torch.optim.Adam([*net.parameters(), k], lr=1e-2)
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, fading)
     grid = torch.linspace(0, 1, 32)[:, None]
     for _ in range(steps):
         t = grid.clone().requires_grad_()
         u = net(t)
-        residual = derivative(u, t) + (kept(k) if kept else k) * u
-        loss = residual.pow(2).mean() + (u - torch.exp(-2 * grid)).pow(2).mean() + pull * k.abs()
+        factors = kept(k) if kept else k
+        powers = torch.cat([u**power for power in range(1, terms + 1)], 1) if terms else u
+        residual = derivative(u, t) + (powers @ factors[:, None] if terms else factors * u)
+        loss = residual.pow(2).mean() + (u - torch.exp(-2 * grid)).pow(2).mean() + pull * k.flatten()[-1].abs()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -234,13 +243,29 @@ def test_other_derivatives_make_no_equation(tmp_path: Path, loop: Loop) -> None:
         (partial(decay, bound=True), "at_zero_or_bound"),
         (partial(decay, pull=5.0), "at_zero_or_bound"),
         (partial(decay, kept=torch.relu, start=0.0), "at_zero_or_bound"),
+        (partial(decay, kept=torch.relu, start=0.0, terms=1), "at_zero_or_bound"),
+        (partial(decay, kept=torch.relu, start=0.0, terms=2), "at_zero_or_bound"),
+        (partial(decay, terms=2, pull=5.0), "moves"),
         (partial(decay, kept=F.softplus, start=-20.0), "at_zero_or_bound"),
         (partial(decay, kept=F.softplus), "moves"),
         (partial(decay, steps=20), "unclear"),
         (partial(decay, fading=0.7), "unclear"),
         (heat, "unclear"),
     ],
-    ids=["free", "bound", "pulled to zero", "cut off", "flat", "softplus", "short", "stopped by the schedule", "none"],
+    ids=[
+        "free",
+        "bound",
+        "pulled to zero",
+        "cut off",
+        "one in a tensor, cut off",
+        "two in a tensor, cut off",
+        "a term that is not needed",
+        "flat",
+        "softplus",
+        "short",
+        "stopped by the schedule",
+        "none",
+    ],
 )
 def test_where_a_parameter_settles(tmp_path: Path, loop: Loop, outcome: str) -> None:
     answer = answers(tmp_path, loop, PhysicalParameterTrack)["physical_parameter_track"]

@@ -80,6 +80,9 @@ SOUND: dict[str, Loop] = {
     "Q-learning, limits as ends, rarely reached": partial(dqn, limit_ends=True, limit=200),
     "lambda returns": ppo,
     "lambda returns, scaled reward": partial(ppo, scale=0.1),
+    "lambda returns, one environment after the other": partial(
+        ppo, by_lane=("obs", "actions", "logs", "targets", "advantages")
+    ),
     "lambda returns, scaled observations": partial(ppo, scaled=True),
     "Q-learning, actions chosen by the trained network": partial(dqn, double=True),
     "Q-learning, always the best, with noise": partial(dqn, play="greedy", noise=True, updates=110),
@@ -130,6 +133,10 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(actor_critic, followed=True), TransitionPairs, "neighbour"),
     (partial(dqn, late=1), TransitionPairs, "neighbour"),
     (partial(ppo, late=1), TransitionPairs, "neighbour"),
+    (partial(ppo, by_lane=("targets", "advantages")), TransitionPairs, "neighbour"),
+    (partial(ppo, by_lane=("obs", "actions", "logs"), scale=0.1), TransitionPairs, "neighbour"),
+    (partial(ppo, by_lane=("actions", "logs")), TransitionPairs, "neighbour"),
+    (partial(ppo, turned=True), TransitionPairs, "neighbour"),
     (partial(actor_critic, late=1), TransitionPairs, "neighbour"),
     (partial(actor_critic, bonus=10.0), EntropyPull, "overrides"),
     (partial(actor_critic, bonus=-2.0), EntropyPull, "punishes"),
@@ -185,6 +192,7 @@ SAID: dict[str, dict[str, str]] = {
         "terminal_handling": "right",
         "transition_pairs": "own",
     },
+    "lambda returns, one environment after the other": {"terminal_handling": "right", "transition_pairs": "own"},
     "lambda returns, scaled observations": {"terminal_handling": "right", "discount_in_targets": "usual"},
     "Q-learning, actions chosen by the trained network": {"terminal_handling": "right", "reward_of_own_step": "own"},
     "lambda returns, scaled reward": {"reward_in_targets": "as_given", "reward_shift": "scaled_or_raw"},
@@ -225,6 +233,11 @@ def test_without_an_environment_nothing_is_said(tmp_path: Path) -> None:
 def test_a_flag_that_always_comes_after_as_many_steps_may_be_a_time_limit(tmp_path: Path) -> None:
     answer = answers(tmp_path, partial(actor_critic, mask=False, fixed=12), TerminalHandling)["terminal_handling"]
     assert answer["outcome"] == "unclear"
+
+
+def test_a_constant_changes_nothing_where_all_episodes_are_of_one_length(tmp_path: Path) -> None:
+    answer = answers(tmp_path, partial(with_baseline, shift=-0.5, limit=5, updates=20), RewardShift)["reward_shift"]
+    assert "one length" in answer["unclear"]
 
 
 def test_a_target_that_is_never_refreshed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,6 +414,7 @@ CAUSES: list[tuple[Loop, str]] = [
     (partial(dqn, target="same"), "rl.target_network"),
     (partial(dqn, reward_of="previous"), "rl.misaligned_transition"),
     (partial(dqn, slipped=True), "rl.misaligned_transition"),
+    (partial(ppo, by_lane=("targets", "advantages")), "rl.misaligned_transition"),
     (partial(dqn, factor=-1.0), "rl.reward_sign"),
     (actor_critic, ""),
     (dqn, ""),

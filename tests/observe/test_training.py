@@ -24,6 +24,7 @@ from clew.knowledge import load
 from clew.observe.hooks import watching
 from clew.observe.stream import read_numbers
 from clew.observe.watch import Watch
+from clew.observe.watches._training_values import fingerprint
 from clew.observe.watches.accumulation_scaling import AccumulationScaling
 from clew.observe.watches.batch_norm_batch import BatchNormBatch
 from clew.observe.watches.clip_activity import ClipActivity
@@ -118,6 +119,10 @@ QUIET: list[tuple[str, str, Loop]] = [
     ("optimizer_coverage", "complete", partial(frozen, "everything")),
     ("parameters_changed", "all", partial(frozen, "everything")),
     ("swallowed_exceptions", "none", partial(faults.errors_caught, "nowhere")),
+    ("swallowed_exceptions", "none", partial(faults.errors_caught, "first call")),
+    ("requires_grad_flags", "trainable", partial(faults.table_of_scores, False)),
+    ("requires_grad_flags", "trainable", partial(faults.table_of_scores, True, True)),  # an adapter trains alone
+    ("scheduler_steps", "plausible", partial(faults.warm_up_per_epoch, 20, 14)),
     ("decay_against_gradient", "small", faults.decays(lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=0.1))),
     ("optimizer_coverage", "complete", lambda: faults.freed_after_the_optimizer_was_made(later=True)),
     ("batch_norm_batch", "enough", partial(in_order, model=mlp(norm=True), batches=loader(12))),
@@ -273,3 +278,14 @@ def test_any_order_of_calls_gets_an_answer(tmp_path: Path, order: list[str], see
 
     for test, answer in answers(tmp_path, loop, *WATCHES).items():
         assert answer["outcome"] == "unclear" or TESTS[test].outcome(answer["outcome"]) is not None
+
+
+@pytest.mark.parametrize("shape", [(2,), (3, 4), (1,)])
+def test_a_change_up_and_down_by_as_much_leaves_another_print(shape: tuple[int, ...]) -> None:
+    """As a softmax moves the biases of two scores."""
+    held = torch.full(shape, 0.25)
+    before = fingerprint(held)
+    flat = held.view(-1)
+    flat[0] += 2.0**-20
+    flat[-1] -= 2.0**-20 if len(flat) > 1 else 0.0
+    assert fingerprint(held) != before

@@ -1,6 +1,7 @@
 """What enters the model in training and in evaluation: words under two vocabularies, pictures inverted on one side; and
 weights that decay has taken."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,53 @@ def test_other_words_are_no_other_numbers(tmp_path: Any) -> None:
     assert told["outcome"] == "same"
     few = answer(tmp_path / "few", TokenCoding, lambda: tagged(sentences(20, 1), True))
     assert few["outcome"] == "unclear"
+
+
+class Bag(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.EmbeddingBag(WORDS, 8), nn.Linear(8, 2))
+
+
+def served(others: torch.Tensor, path: Path, *, own: bool) -> None:
+    """After each epoch a second model is made from what the first saved, and evaluates; or one that has its own."""
+    torch.manual_seed(0)
+    rows = sentences(600, 0)
+    model = Bag()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(3):
+        for x in rows.chunk(19):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), x.sum(1) % 2).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        torch.save(model.state_dict(), path)
+        other = Bag().eval()
+        if not own:
+            other.load_state_dict(torch.load(path, weights_only=True))
+        with torch.no_grad():
+            other(others)
+
+
+def test_a_model_that_was_loaded_from_a_file_is_the_one_that_was_trained(tmp_path: Path) -> None:
+    other = torch.from_numpy(np.random.default_rng(3).permutation(WORDS))[sentences(200, 1)]
+    path = tmp_path / "model.pt"
+    told = answer(tmp_path / "anew", TokenCoding, lambda: served(other, path, own=False))
+    assert told["outcome"] == "recoded"
+    same = answer(tmp_path / "same", TokenCoding, lambda: served(sentences(200, 1), path, own=False))
+    assert same["outcome"] == "same"
+    # A network of the same kind that was never made from the trained one may number its words as it likes.
+    assert answer(tmp_path / "own", TokenCoding, lambda: served(other, path, own=True))["outcome"] == "unclear"
+
+
+def test_what_fills_up_short_rows_on_one_side_only_makes_no_other_numbers() -> None:
+    words = np.array([0, *(1000 // rank for rank in range(1, 30))], np.int64)
+    filled, moved = words.copy(), np.roll(words, 7)
+    filled[0] = 4000
+    apart, ordered = distances(filled, words)
+    assert apart == pytest.approx(0.0)
+    apart, ordered = distances(filled, np.roll(filled, 7))
+    assert apart > 0.5
+    assert ordered == pytest.approx(0.0)
+    assert distances(words, moved)[1] == pytest.approx(0.0)
 
 
 @given(st.lists(st.integers(0, 50), min_size=12, max_size=60), st.randoms())

@@ -84,3 +84,32 @@ def test_of_a_real_run(tmp_path: Path, counted: str, outcome: str) -> None:
         assert "answers 9" in clue["says"]
         assert answer["causes"][0]["id"] == "loss.metric_misaligned"
         assert answer["causes"][0]["where"][0]["line"] == 21
+
+
+TAGS = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+x = torch.randint(1, 9, (300, 12)); x[:, 6:] = 0; y = x % 3 + 1; y[x == 0] = 0
+model = nn.Sequential(nn.Embedding(9, 16), nn.Linear(16, 4))
+optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+for epoch in range(6):
+    for at in range(0, 200, 20):
+        words, tags = x[at : at + 20], y[at : at + 20]
+        loss = nn.functional.cross_entropy(model(words).flatten(0, 1), tags.flatten(), ignore_index=0)
+        optimizer.zero_grad(); loss.backward(); optimizer.step()
+    with torch.no_grad():
+        scores, wanted = model(x[200:]), y[200:]
+        loss = nn.functional.cross_entropy(scores.flatten(0, 1), wanted.flatten(), ignore_index=0)
+    kept = wanted != 0
+    print(f"epoch {epoch} val_loss {loss:.4f} val_acc {((scores.argmax(-1) == wanted) & kept).sum() / kept.sum():.4f}")
+"""
+
+
+def test_words_of_a_sentence_are_not_counted(tmp_path: Path) -> None:
+    """A script may leave out the padding of its words."""
+    (tmp_path / "train.py").write_text(TAGS)
+    warm_run(tmp_path, "--no-exams", "--json", "out.json", "train.py")
+    answer = json.loads((tmp_path / "out.json").read_text())
+    clue = next(clue for clue in answer["clues"] if clue["test"] == "accuracy_recounted")
+    assert clue["outcome"] == "unclear"

@@ -32,6 +32,7 @@ class Words(NamedTuple):
     lines: tuple[str, ...] = ()
     options: str = ""
     most: int = FULL
+    settings: int = FAR
 
 
 VALUE = r"(value|critic|baseline|\bv\b|q_?\d?\b|\bvf?_)"
@@ -56,7 +57,7 @@ WORDS = {
     "data.not_shuffled": Words(options=r"shuffle|buffer"),
     "data.not_normalized": Words(options=r"normali[sz]|standardi[sz]"),
     "data.leak_target": Words(options=r"\blags?\b|horizon|offset"),
-    "data.augmentation": Words(options=r"augment|crop|flip|noise|jitter|mixup"),
+    "data.augmentation": Words(options=r"augment|\baug\b|crop|flip|jitter|mixup|cutout|eras|rotat", settings=1),
     "loss.disconnected": Words(
         "cut off from the gradient here", (r"\.detach\(", r"no_grad", r"\.data\b|\.item\(|numpy\(")
     ),
@@ -117,7 +118,7 @@ class Finder:
         for cause, words in WORDS.items():
             seen = met.get(cause, ())
             hits = self._hits(words, seen)
-            options = self._options(words, hits, seen)
+            options = self._options(words, hits, seen)[: words.settings]
             lines = [_place(path, line, words.role) for path, line in hits[: words.most]]
             found[cause] = (*options[:1], *lines, *options[1:])
         for cause in OF_PARAMETERS:

@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -94,6 +95,8 @@ class Experience:
         self.by_key: dict[int, list[Transition]] = {}
         self.by_next: dict[int, list[Transition]] = {}
         self.by_number: dict[tuple[int, int], Transition] = {}
+        self.since = -1  # updates of networks before the newest steps
+        self.gathered = 0  # steps made since; none where some of them were not looked at
         self.lengths: set[int] = set()  # of ended episodes, the first few different ones
         self.terminated = self.truncated = 0
         self.flagged = False  # an environment said of an end that it was no mere limit
@@ -128,6 +131,7 @@ class Experience:
                 self.counts[id(env)] = len(held.keys)
             self.given = None
         if name == "step":
+            self.since, self.gathered = -1, 0
             self.steps += self.counts.get(id(env), 1)
 
     def began(self, env: Any, result: Any) -> None:
@@ -148,6 +152,10 @@ class Experience:
     def stepped(self, env: Any, action: Any, told: Told) -> None:
         lanes = len(told.rewards)
         self.steps += lanes
+        recorder = self.recorder()
+        if recorder is not None and recorder.step != self.since:
+            self.since, self.gathered = recorder.step, 0
+        self.gathered += lanes
         if self.place is None:
             self.place = users_place(3)
         held = self.sides.get(env)
@@ -247,6 +255,12 @@ class Experience:
 
     def knows(self, key: int) -> bool:
         return key in self.by_key or key in self.by_next
+
+    def rollout(self) -> list[Transition]:
+        """The steps that were made since the last update of a network, where all of them were looked at."""
+        if not 0 < self.gathered <= len(self.kept):
+            return []
+        return list(islice(self.kept, len(self.kept) - self.gathered, None))
 
     def following(self, held: Transition) -> Transition | None:
         """The step that the same environment made next."""

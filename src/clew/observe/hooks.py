@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import weakref
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from clew.observe.fields import fields_of
 from clew.observe.patches import Patches
 from clew.observe.places import users_place
 from clew.observe.recorder import Recorder
@@ -27,6 +29,8 @@ ATTACHED_AFTER_PHASE = 3
 
 REMEMBERED = 64
 """Models whose names are kept before those that are no more are looked for."""
+
+PLAIN = frozenset((int, float, bool, str, bytes))
 
 Told = TypeVar("Told", bound=Callable[..., None])
 
@@ -200,6 +204,14 @@ class Hooks:
         self._leave(module)
         if len(rest) == 2:  # named arguments and the output; after an exception torch gives neither
             self.module_returned(module, (*inputs, *rest[0].values()), rest[1])
+        elif not self.stack:
+            self._module_failed(module)
+
+    @harmless
+    def _module_failed(self, module: Any) -> None:
+        error = sys.exc_info()[1]
+        if error is not None and self.grad_enabled() and self._is_model(module):
+            self.raised("forward", error)
 
     def _leave(self, module: Any) -> None:
         stack = self.stack
@@ -312,12 +324,16 @@ def tensors_in(value: Any, torch: Any, depth: int = 0) -> Iterator[torch.Tensor]
     if isinstance(value, torch.Tensor):
         yield value
     elif depth < 6:
-        if isinstance(value, dict) or hasattr(value, "items"):
+        if isinstance(value, dict) or (hasattr(value, "items") and hasattr(value, "values")):
             for item in list(value.values())[:64]:
                 yield from tensors_in(item, torch, depth + 1)
         elif isinstance(value, list | tuple):
             for item in value[:64]:
                 yield from tensors_in(item, torch, depth + 1)
+        elif value is not None and type(value) not in PLAIN:
+            # Objects hold others, and those lead anywhere: they are followed a little way and no further.
+            for item in list(fields_of(value).values())[:64]:
+                yield from tensors_in(item, torch, max(depth + 1, 4))
 
 
 @contextmanager

@@ -50,12 +50,13 @@ class Split(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A table that was read from a file, and the columns of it that have gaps."""
+    """A table that was read from a file, and the columns of it that have gaps or infinite values."""
 
     file: str
     rows: int
     gaps: tuple[tuple[str, int], ...]
     place: Place | None
+    infinite: tuple[tuple[str, int], ...] = ()
 
 
 class Cast(NamedTuple):

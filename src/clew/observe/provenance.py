@@ -325,9 +325,12 @@ def _note_frame(held: None, args: Args, kwargs: Options, result: Any) -> None:
     part = result.iloc[:: max(1, result.size // LARGE)]
     missing = part.isna().sum()
     gaps = tuple((str(name), int(count)) for name, count in zip(part.columns, missing, strict=True) if count)
+    floats = part.select_dtypes("float")
+    endless = floats.isin([float("inf"), float("-inf")]).sum()
+    infinite = tuple((str(name), int(count)) for name, count in zip(floats.columns, endless, strict=True) if count)
     path = args[0] if args else ""
     file = os.path.basename(os.fspath(path)) if isinstance(path, str | os.PathLike) else "a table"
-    LEDGER.frames.append(Frame(file, len(part), gaps, users_place()))
+    LEDGER.frames.append(Frame(file, len(part), gaps, users_place(), infinite))
 
 
 __all__ = ["LEDGER", "WAITED_FOR", "install"]

@@ -34,18 +34,22 @@ class Recount(Watch):
         self.written: dict[tuple[str, int], int] = {}
         self.labels: weakref.ref[torch.Tensor] | None = None
         self.calls = 0
+        self.one_each = False  # whether the model answers each example once, and not each word of it
 
     def batch(self, event: Batch) -> None:
         held = _labels(event.value)
         self.labels = None if held is None else weakref.ref(held)
 
     def forward(self, event: Forward) -> None:
+        self.one_each = plain(event.output) and event.output.dim() == 2
         labels = self.labels() if self.labels is not None and event.evaluation else None
         if labels is not None and plain(event.output) and _fits(event.output, labels):
             self._count("call", event.output, labels, event.step)
 
     def loss(self, event: LossCall) -> None:
-        if event.grad or event.name not in CLASSES or not (plain(event.input) and plain(event.target)):
+        if event.grad or not self.one_each or event.name not in CLASSES:
+            return
+        if not (plain(event.input) and plain(event.target)) or event.options.get("weight") is not None:
             return
         if _fits(event.input, event.target):
             self._count(str(event.place), event.input, event.target, event.step)

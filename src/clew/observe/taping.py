@@ -8,6 +8,7 @@ over: no call is looked at any more.
 from __future__ import annotations
 
 import os
+import pickle
 import time
 import weakref
 from functools import partial
@@ -435,7 +436,18 @@ def noting_functions(taper: Taper) -> Patches:
     for name, value in list(vars(functional).items()):
         if isinstance(value, FunctionType) and value.__module__ == functional.__name__ and not name.startswith("_"):
             patches.replace(functional, name, partial(_noting, taper))
+    # A layer may hold a function that it took before, and to pickle it by its name is to find the other one there.
+    for owner, name in ((taper.torch, "save"), (pickle, "dump"), (pickle, "dumps")):
+        patches.replace(owner, name, partial(_plainly, patches))
     return patches
+
+
+def _plainly(patches: Patches, function: Any) -> Any:
+    def plainly(*args: Any, **kwargs: Any) -> Any:
+        with patches.away():
+            return function(*args, **kwargs)
+
+    return plainly
 
 
 def _noting(taper: Taper, function: Any) -> Any:

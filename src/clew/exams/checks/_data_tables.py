@@ -88,7 +88,8 @@ def is_label(name: str) -> bool:
 
 def target_of(batch: Batch) -> torch.Tensor | None:
     """The tensor that the loss compares with: the target, or what the inputs call labels. Ones or zeros throughout, as
-    a discriminator or a residual is compared with, are the role of a term and no labels."""
+    a discriminator or a residual is compared with, are the role of a term and no labels; nor is the one picture that
+    is drawn over and over."""
     count = rows(batch)
     held = list(tensors(batch.target))
     if not held:
@@ -101,7 +102,9 @@ def _role(target: torch.Tensor) -> bool:
     if not target.is_floating_point() or target.numel() < 2:
         return False
     first = float(target.flatten()[0])
-    return first in (0.0, 1.0) and bool((target == first).all())
+    if first in (0.0, 1.0) and bool((target == first).all()):
+        return True
+    return target.shape[0] > 1 and target[0].numel() > 1 and bool((target == target[:1]).all())
 
 
 def shown_inputs(batch: Batch) -> list[Named]:

@@ -36,7 +36,7 @@ from clew.records.place import Place
 BATCHES = 8
 ROWS = 32
 UNITS = 4
-DEAD = 0.75
+DEAD = 0.88
 SPREADS = ("BatchNorm", "GroupNorm", "InstanceNorm", "LayerNorm", "Add")
 
 

@@ -5,7 +5,7 @@ Runs the same batch twice in eval mode without setting any seed between, and for
 Why it matters: dropout that stays on in eval mode, or a buffer that every pass moves, spoils validation and use.
 Cannot tell: randomness in the loading of data; batch norm in training mode, which repeats itself on the same batch.
 Silent when: only training mode draws random numbers. A model that draws normal numbers in eval mode, as variational
-and diffusion models do on purpose, is unclear.
+and diffusion models do on purpose, is unclear; so is what a captured training step draws by hand, outside of dropout.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from clew.exams.batches import is_values, tensors
 from clew.exams.checks._network_graph import line_now
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
+from clew.exams.replay import TapedModel
 from clew.records.clue import Answer, Reading, Unclear
 from clew.records.place import Place
 
@@ -45,6 +46,11 @@ def examine(lab: Lab) -> Answer:
         training = lab.late()
         gap_in_training = difference(*(_values(lab.output(training, lab.batch)) for _ in range(2)))
     drawn = sorted(draws.seen)
+    if gap > VARIES and drawn and isinstance(model, TapedModel):
+        return Unclear(
+            f"the captured training step calls {', '.join(drawn)} by hand, and whether the model does so in eval "
+            "mode too does not show in it"
+        )
     if gap > VARIES and drawn and set(drawn) <= NORMAL:
         place = draws.seen[drawn[0]]
         at = f" at {place}" if place is not None else ""

@@ -39,6 +39,7 @@ FITS, PARTLY = 0.05, 0.5
 STANDS = 0.9
 MOVES = 1e-4
 FALLING = 0.98
+FAR = 30.0
 
 Maker = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
@@ -89,7 +90,15 @@ def examine(lab: Lab) -> Answer:
         parameters = sum(held.numel() for held in trained_parameters(lab.fresh()))
         if parameters < values:
             return Unclear(f"{parameters} parameters cannot hold the {values} targets of the batch")
+    if best.share >= PARTLY and best.falling and _far(batch):
+        return Unclear(f"the targets are so large that {best.steps} steps do not get there; the loss is still falling")
     return Reading(final_over_initial=best.share, **_figures(best))
+
+
+def _far(batch: Batch) -> bool:
+    """Whether targets lie where outputs come only in many steps."""
+    held = [tensor for tensor in tensors(batch.target) if tensor.is_floating_point() and tensor.numel()]
+    return any(float(tensor.abs().median()) > FAR for tensor in held)
 
 
 def _told(batch: Batch) -> int:

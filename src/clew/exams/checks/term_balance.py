@@ -38,7 +38,7 @@ LEARNED = 0.8
 UNLEARNED = 0.97
 """The value of a term over its value for the inputs of other examples: below the one it has learned, above the other
 it has not."""
-APART = 1.3
+APART = 1.1
 WITHOUT_END = 1000.0  # times what all terms were at first
 SAME = 1e-5
 

@@ -123,7 +123,22 @@ def graded(script: Script, made: Def) -> bool:
     ]
     if "log_prob" not in calls or set(calls) & {"detach", "item", "numpy", "clone_detached"}:
         return False
-    return not COPY.search(spelled(value, made.where))
+    return not COPY.search(spelled(value, made.where)) and not quietly_made(script, value, made.where)
+
+
+def quietly_made(script: Script, value: ast.expr, where: Where) -> bool:
+    """Whether the distribution that is asked was made under no_grad."""
+    defs = where.block.scope.defs
+    asked = [
+        part.func.value.id
+        for part in ast.walk(value)
+        if isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and part.func.attr == "log_prob"
+        and isinstance(part.func.value, ast.Name)
+    ]
+    made = [one for name in asked for one in reaching(defs.get(name, []), where)]
+    return bool(made) and all(script.grad_off(one.where) is not None for one in made)
 
 
 def again(script: Script, made: Def) -> bool:

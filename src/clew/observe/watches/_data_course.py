@@ -19,7 +19,7 @@ MOST = 64
 BACK, GAP = 2, 6  # calls that a row must have been in before, so many steps apart at least
 LEAST_ROWS = 4
 LEAST_SHARE = 0.15
-ALL_TOLD = 0.8
+ALL_TOLD, AT_MOST = 0.8, 1.1
 LATELY = 4  # steps
 INSIDE = 0.9
 NEW = 0.3
@@ -90,8 +90,8 @@ class Course:
         if len(self.shares) < CALLS:
             return None
         share, new, rows = median(self.shares), self.new_share(), round(median(self.stayed))
-        if min(share, new) < LEAST_SHARE or share + new < ALL_TOLD or rows < LEAST_ROWS:
-            return None
+        if min(share, new) < LEAST_SHARE or not ALL_TOLD <= share + new <= AT_MOST or rows < LEAST_ROWS:
+            return None  # where there are more of both, whole batches recur beside others: a small set that is cycled
         return Standing(rows, share, new, self.calls, self.place)
 
     def scored_late(self) -> int:

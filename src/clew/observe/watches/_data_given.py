@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
+from clew.observe.fields import fields_of
 from clew.observe.rows import array_of, of_array
 from clew.observe.watch import Forward, Judged
 
@@ -23,8 +24,9 @@ _TARGETS = ("label", "labels", "target", "targets", "y")
 
 def parts(value: Any, tensors: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs and targets of a batch, by the usual order or the usual names."""
-    if isinstance(value, Mapping):
-        targets = [held for name, held in value.items() if str(name).lower() in _TARGETS and isinstance(held, Tensor)]
+    named = value if isinstance(value, Mapping) else fields_of(value)
+    if named:
+        targets = [held for name, held in named.items() if str(name).lower() in _TARGETS and isinstance(held, Tensor)]
         chosen = {id(held) for held in targets}
         return [held for held in tensors if id(held) not in chosen], targets
     if len(tensors) < 2:

@@ -5,8 +5,9 @@ Only attributes are read; nothing of the data set is called but its length, whic
 
 from __future__ import annotations
 
+import linecache
 import weakref
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from torch.utils.data import BatchSampler, SequentialSampler, Subset, TensorData
 from clew.observe.places import shown, users_code
 from clew.observe.rows import array_of
 from clew.records.place import Place
+
+if TYPE_CHECKING:
+    import re
 
 _LABELS = ("targets", "labels", "y")
 _MOST = 50_000
@@ -48,13 +52,16 @@ def source_of(iterator: Any) -> Source:
     )
 
 
-def put_together(iterator: Any) -> Place | None:
-    """Where the user's own function gives back a batch that it made of examples."""
+def put_together(iterator: Any, named: re.Pattern[str] | None = None) -> Place | None:
+    """Where the user's own function puts a batch together: the first line that speaks of what is asked for, else where
+    it gives back what it made of the examples."""
     code = users_code(getattr(iterator, "_collate_fn", None))
     if code is None:
         return None
-    last = max(line for _, _, line in code.co_lines() if line)
-    return Place(shown(code.co_filename), last, symbol=code.co_qualname, role="batches are put together here")
+    lines = sorted({line for _, _, line in code.co_lines() if line})
+    found = (line for line in lines if named is not None and named.search(linecache.getline(code.co_filename, line)))
+    line = next(found, lines[-1])
+    return Place(shown(code.co_filename), line, symbol=code.co_qualname, role="batches are put together here")
 
 
 def _weakly(value: Any) -> weakref.ref[Any] | None:

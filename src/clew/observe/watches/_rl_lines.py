@@ -43,6 +43,9 @@ LOOKED_FOR = {
     "policy loss": Names(r"(policy|actor|pg|pi)_?loss", ("ratio|log_?p", "adv", "critic|^q"), 3),
     "entropy": Names(r"^$", ("^ent(ropy)?(_|$)", "ent(ropy)?_?(coef|weight|beta|bonus|scale)|alpha"), 1),
     "target network": Names(r"^$", ("target|tgt", "tau|polyak|lerp_|copy_|load_state_dict|soft|sync"), 2),
+    "made flat": Names(
+        r"adv|gae|ret|target|flat", ("flatten|reshape|view|ravel|stack|cat$", "adv|gae", "ret|target"), 3
+    ),
     "stored": Names(r"rew|obs|state|act", ("rew", "obs|state", "act"), 3, puts=True),
 }
 PUTS = ("append", "add", "push", "store", "put", "insert", "extend", "appendleft")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from clew.observe.watches._rl_layout import REVERSED, WAYS, Layout
 from clew.observe.watches._rl_rows import only
 from clew.observe.watches._rl_targets import Fitted, fit, parts
 
@@ -24,6 +25,7 @@ PLACES = 8
 LAST = 0.8
 WRITTEN = 0.5
 UPDATES = 3
+FITTED = 40
 
 
 class Tally:
@@ -57,12 +59,32 @@ class Paired(NamedTuple):
     shift: int
     rows: int
     place: Place | None
+    way: str = ""  # how the rows of a rollout stand, where it is no shift
+
+
+class Strayed:
+    """Targets of one value loss, each held against the step that would have its row in another order."""
+
+    def __init__(self) -> None:
+        # Rows for which no later value is known must not push out the others.
+        self.rows: tuple[deque[Row], deque[Row]] = (deque(maxlen=SLIPPED), deque(maxlen=2 * SLIPPED))
+        self.targets: dict[tuple[int, int], float] = {}
+
+    def add(self, row: Row) -> None:
+        if len(self.targets) > 20_000:
+            self.targets.clear()
+        self.targets[row.step.lane, row.step.number] = row.target
+        if not (row.step.terminated or row.step.truncated):
+            self.rows[bool(row.after or row.later)].append(row)
 
 
 class Pairs:
     def __init__(self, experience: Experience) -> None:
         self.experience = experience
+        self.layout = Layout(experience)
         self.tallies: dict[tuple[Any, int], Tally] = {}
+        self.ways: dict[tuple[Any, str], Tally] = {}
+        self.strayed: dict[tuple[Any, str], Strayed] = {}
         self.slipped: dict[Any, deque[Row]] = {}
         self.lasting: dict[Any, list[int]] = {}  # updates, those of last observations nearly alone, and their rows
 
@@ -96,6 +118,10 @@ class Pairs:
                 other = known.get((step.lane, step.number + shift))
                 if other is not None and other.action is not None:
                     self.tallies.setdefault((place, shift), Tally()).add(action, step.action, other.action)
+            for way in WAYS:
+                other = self.layout.beside(step, way)
+                if other is not None and other.action is not None:
+                    self.ways.setdefault((place, way), Tally()).add(action, step.action, other.action)
 
     def targets(
         self,
@@ -119,6 +145,23 @@ class Pairs:
             if step is not None and not step.terminated and not step.truncated:
                 held.append(made(target, step, mark))
 
+    def rollout(
+        self,
+        targets: Sequence[float],
+        steps: Sequence[Transition | None],
+        place: Place | None,
+        made: Callable[[float, Transition], Row],
+    ) -> None:
+        """Rows of a value loss, read as if their targets had been made flat in another order than they."""
+        if (place, WAYS[0]) not in self.strayed and len(self.strayed) >= PLACES * len(WAYS):
+            return
+        for way in WAYS:
+            held = self.strayed.setdefault((place, way), Strayed())
+            for target, step in zip(targets, steps, strict=True):
+                other = None if step is None or step.idle else self.layout.beside(step, way)
+                if other is not None and not other.idle:
+                    held.add(made(target, other))
+
     # --- what they say
 
     def of_the_last(self) -> Paired | None:
@@ -135,6 +178,25 @@ class Pairs:
         for (place, shift), tally in self.tallies.items():
             if tally.says() == "other":
                 return Paired(shift, tally.other, place)
+        return None
+
+    def of_another_order(self) -> Paired | None:
+        """Actions that are those of the step which has their row where the rollout is made flat in another order."""
+        for (place, way), tally in self.ways.items():
+            if tally.says() == "other":
+                return Paired(0, tally.other, place, way)
+        return None
+
+    def of_targets_in_another_order(self, turned: bool) -> Paired | None:
+        """A value loss whose targets hold exactly as those of such steps. `turned` asks for reversed ones too."""
+        for (place, way), strayed in self.strayed.items():
+            if way == REVERSED and not turned:
+                continue
+            held = [row for rows in strayed.rows for row in rows]
+            for part in parts(held):
+                found = fit(part, held, strayed.targets)
+                if found is not None and found.rows >= FITTED:
+                    return Paired(0, found.rows, place, way)
         return None
 
     def of_their_own(self) -> Paired | None:

@@ -378,13 +378,16 @@ class Study:
         targets = self.target_of.setdefault(aimed.place, {})
         if len(targets) > REMEMBERED:
             targets.clear()
+        self.pairs.rollout(aimed.targets.tolist(), steps, aimed.place, self._row)
         for target, step in zip(aimed.targets.tolist(), steps, strict=True):
-            if step is None or step.idle:
-                continue
-            targets[step.lane, step.number] = target
-            following = self.experience.following(step)
-            then = None if following is None else following.key if following.key is not None else following.seen
-            rows.add(Row(target, step, self._looked_up(step.next_key), self._looked_up(then)))
+            if step is not None and not step.idle:
+                targets[step.lane, step.number] = target
+                rows.add(self._row(target, step))
+
+    def _row(self, target: float, step: Transition) -> Row:
+        following = self.experience.following(step)
+        then = None if following is None else following.key if following.key is not None else following.seen
+        return Row(target, step, self._looked_up(step.next_key), self._looked_up(then))
 
     def _slipped(self, target: float, step: Transition, mark: int) -> Row:
         """A row whose later values are those of its own observation."""

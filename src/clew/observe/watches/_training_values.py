@@ -14,6 +14,7 @@ import torch
 SAMPLE = 16384
 """Values read of one tensor; larger ones are looked at by striding."""
 
+FEW = 4096
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -84,7 +85,12 @@ def fingerprint(tensor: torch.Tensor) -> int:
     if held is None:
         return 0
     bits = held if held.dtype == torch.bool else held.view(_BITS[held.element_size()])
-    return int(bits.sum(dtype=torch.int64))
+    total = int(bits.sum(dtype=torch.int64))
+    if bits.numel() <= FEW and bits.dtype != torch.bool:
+        # A softmax moves two biases by the same amount up and down, and a plain sum would not notice.
+        whole = bits.to(torch.int64)
+        total += int((whole * whole).sum())  # modulo 2**64
+    return total
 
 
 def version(tensor: torch.Tensor | None) -> tuple[int, int]:

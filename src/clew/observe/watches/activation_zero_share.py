@@ -33,6 +33,7 @@ ENOUGH = 3
 ROWS = 64
 UNITS = 4
 LAYERS = 500
+DEAD = 0.88  # sound networks that are wider than they need be have three quarters of a layer silent now and then
 
 
 class Seen(NamedTuple):
@@ -81,7 +82,7 @@ class ActivationZeroShare(Watch):
             return
         seen = Seen(*silent_units(made, axis), self.recorder.step)
         if layer not in self.places:
-            odd = float(seen.silent.float().mean()) >= 0.75
+            odd = float(seen.silent.float().mean()) >= DEAD
             self.places[layer] = layer_places(self.recorder, layer, self.recorder.place(), self._fed_by(maker), odd)
         held = self.layers.setdefault(layer, deque(maxlen=LATEST))
         if held and held[-1].step == seen.step and held[-1].silent.numel() == seen.silent.numel():
@@ -111,7 +112,7 @@ class ActivationZeroShare(Watch):
         worst = max(shares, key=lambda layer: shares[layer])
         name = layer_name(self.recorder, worst)
         reading = Reading(largest_share_of_silent_units=shares[worst], layer=name, layers=len(shares))
-        if shares[worst] < 0.75:
+        if shares[worst] < DEAD:
             return reading
         first, *rest = self.places[worst] or (Place(),)
         return reading.at(first._replace(module=name), *rest)
@@ -129,4 +130,4 @@ def silent_share(held: deque[Seen]) -> float | None:
     share = float(throughout.float().mean())
     once = median([float(seen.silent.float().mean()) for seen in same])
     # Where more examples keep waking more units, the rest are rare and not known to be dead.
-    return None if share >= 0.75 and share < 0.9 * once else share
+    return None if share >= DEAD and share < 0.9 * once else share

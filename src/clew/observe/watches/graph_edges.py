@@ -12,6 +12,7 @@ set of edges is meant for all graphs, so that no edge occurs twice.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 BATCHES = 8
 GRAPHS, VALUES = 4, 2_000_000
 TWICE = 0.05  # share of the edges
+JOINS = re.compile(r"edge\w*.*(\.append\(|\.extend\(|\+=|\bcat\(|\bstack\(|\bconcatenate\()", re.IGNORECASE)
 
 
 class Joined(NamedTuple):
@@ -59,7 +61,7 @@ class GraphEdges(Watch):
             return
         self.looked += 1
         found = _joined(
-            event.tensors or list(tensors_in(event.value, torch)), put_together(event.source) or event.place
+            event.tensors or list(tensors_in(event.value, torch)), put_together(event.source, JOINS) or event.place
         )
         if found is not None:
             self.joined.append(found)

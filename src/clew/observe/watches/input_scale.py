@@ -4,7 +4,7 @@ Why it matters: default initial weights count on inputs of order one; raw pixels
 activations and gradients hundreds of times too large.
 Cannot tell: one bad column among many good ones unless it dominates the sum.
 Silent when: inputs are token numbers, when the model normalises them before its first layer, and when they come out
-of another model.
+of another model. Rows of shares that sum to about one, such as words by their frequency, count as of order one.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ NORMS = (
 )
 COLUMNS = 512
 LARGE = 10.0
+MANY, ROWS = 20, 64
 
 
 class Scale:
@@ -45,11 +46,13 @@ class Scale:
         self.squares = 0.0
         self.rows = 0
         self.columns: Floats | None = None
+        self.shares = True  # so far every row
 
-    def add(self, values: Floats, tabular: bool) -> None:
+    def add(self, values: Floats, tabular: bool, shares: bool) -> None:
         squares = np.where(np.isfinite(values), values, 0.0) ** 2
         self.count += values.size
         self.squares += float(squares.sum())
+        self.shares = self.shares and shares
         if tabular and (self.columns is None or len(self.columns) == values.shape[1] <= COLUMNS):
             sums = squares.sum(0)
             self.columns = sums if self.columns is None else self.columns + sums
@@ -57,6 +60,8 @@ class Scale:
 
     @property
     def rms(self) -> float:
+        if self.shares:
+            return 1.0
         return float(np.sqrt(self.squares / self.count))
 
 
@@ -65,7 +70,7 @@ class InputScale(Watch):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
-        self.first: dict[int, tuple[Floats, bool] | None] = {}
+        self.first: dict[int, tuple[Floats, bool, bool] | None] = {}
         self.embedded: set[int] = set()
         self.scales: dict[int, Scale] = {}
 
@@ -83,12 +88,14 @@ class InputScale(Watch):
         normalised = isinstance(event.module, NORMS)
         self.first[event.model] = self._values((event.output,) if normalised else event.inputs)
 
-    def _values(self, inputs: Any) -> tuple[Floats, bool] | None:
+    def _values(self, inputs: Any) -> tuple[Floats, bool, bool] | None:
         tensor = next(iter(float_tensors(inputs)), None)
         if tensor is None:
             return None
         values = table(tensor)
-        return None if values is None else (values, tensor.dim() == 2 and values.shape[1] == tensor.shape[1])
+        if values is None:
+            return None
+        return values, tensor.dim() == 2 and values.shape[1] == tensor.shape[1], _shares(tensor)
 
     def forward(self, event: Forward) -> None:
         held = self.first.pop(event.model, None)
@@ -118,6 +125,15 @@ class InputScale(Watch):
         """The lines in which an environment of the script's makes up observations as large."""
         course = experience_of(self.recorder).episodes.main(self.recorder.step) if worst.rms > LARGE else None
         return observation_lines(None if course is None else course.kind)
+
+
+def _shares(tensor: torch.Tensor) -> bool:
+    """Whether rows are parts of a whole: many numbers, none negative, that sum to about one."""
+    if tensor.dim() != 2 or tensor.shape[1] < MANY:
+        return False
+    rows = tensor.detach()[:ROWS].double()
+    sums = rows.sum(1)
+    return bool((rows >= 0).all() and sums.quantile(0.1) > 0.3 and sums.quantile(0.9) < 3.0)
 
 
 def _columns(scale: Scale) -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """How many targets are masked out?
 
 Counts the targets equal to ignore_index at the training calls of cross_entropy and nll_loss on sampled steps. Where
-there is one label for each example nothing is padded, and an ignore_index that is a class takes that class out.
+there is one label for each example nothing is padded, and an ignore_index that is a class takes that class out. Where
+all that counts is one and the same class, batch after batch, the others are behind ignore_index, as in masks that were
+saved with 255 for a class.
 
 Why it matters: where every target is ignored the mean is taken over nothing, the loss is NaN or zero, and nothing is
 learnt.
 Cannot tell: whether a high share is meant, as in fine-tuning on answers alone; masks multiplied by hand.
-Silent when: at least a tenth of the targets counts, and the label that is left out is no class of whole examples.
+Silent when: at least a tenth of the targets counts, these are of several classes, or nothing at all is left out (a
+contrastive loss whose target is always the first), and the label that is left out is no class of whole examples.
 """
 
 from __future__ import annotations
@@ -24,6 +27,39 @@ if TYPE_CHECKING:
     from clew.records.place import Place
 
 
+BATCHES, COUNT, LEFT_OUT = 8, 400, 0.02
+"""From how many batches and targets on a single class is no accident, and the least share that must be left out."""
+
+
+class Site:
+    """What one call of a loss in the script was given."""
+
+    def __init__(self) -> None:
+        self.batches = self.count = self.targets = 0
+        self.label: int | None = None
+        self.several = False
+
+    def add(self, targets: torch.Tensor, left_out: int) -> None:
+        kept = targets[targets != left_out]
+        self.targets += len(targets)
+        if not len(kept) or self.several:
+            return
+        low, high = int(kept.min()), int(kept.max())
+        self.several = low != high or self.label not in (None, low)
+        self.label = low
+        self.batches += 1
+        self.count += len(kept)
+
+    @property
+    def share(self) -> float:
+        return 1 - self.count / self.targets
+
+    @property
+    def one_left(self) -> bool:
+        enough = self.batches >= BATCHES and self.count >= COUNT
+        return enough and not self.several and LEFT_OUT < self.share <= 0.9
+
+
 class LabelsMasked(Watch):
     test = "labels_masked"
 
@@ -33,6 +69,7 @@ class LabelsMasked(Watch):
         self.masked = 0.0
         self.where: Place | None = None
         self.examples = 0  # of the forward call before the loss
+        self.sites: dict[Place | None, Site] = {}
         self.classes: set[int] = set()  # left out where they stand for whole examples
 
     def forward(self, event: Forward) -> None:
@@ -44,7 +81,10 @@ class LabelsMasked(Watch):
     def loss(self, event: LossCall) -> None:
         if not event.sampled or not event.grad or event.name not in CLASSES or not integers(event.target):
             return
-        share = float((some(event.target) == ignored(event)).float().mean())
+        targets = some(event.target)
+        share = float((targets == ignored(event)).float().mean())
+        if event.input.dim() > 1 and event.input.shape[1] > 1 and (event.place in self.sites or len(self.sites) < 32):
+            self.sites.setdefault(event.place, Site()).add(targets.reshape(-1), ignored(event))
         self.batches += 1
         self.empty += share == 1.0
         self.targets += event.target.numel()
@@ -64,5 +104,13 @@ class LabelsMasked(Watch):
             label = next(iter(self.classes))
             says = f"class {label} is ignore_index, so no example of it counts: {share:.0%} of the labels"
             return Saw("one_class", share_left_out=share, label=label).at(self.where).saying(says)
+        for place, site in self.sites.items():
+            if site.one_left:
+                says = (
+                    f"every target that counts is class {site.label}, in {site.batches} batches; the other "
+                    f"{site.share:.0%} equal ignore_index and are left out, so no other class is ever asked for"
+                )
+                saw = Saw("one_left", share_left_out=site.share, label=site.label, batches=site.batches)
+                return saw.at(place).saying(says)
         reading = Reading(masked_share=share, batches=self.batches, empty_batches=self.empty)
         return reading.at(self.where) if self.where is not None and (share > 0.9 or self.empty) else reading

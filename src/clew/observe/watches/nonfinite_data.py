@@ -1,5 +1,8 @@
 """Are there NaN or infinite values in inputs or targets?
 
+Where all are finite, a table that was read held infinite ones, and a column enters the model with one value in every
+row, that is said: an infinite value that goes into a mean and is replaced afterwards leaves nothing else behind.
+
 Why it matters: one such number makes the loss NaN, and one step later every weight.
 Cannot tell: bad records in parts of the data that were not read.
 Silent when: the loss of the step stays finite, because the script masks or fills such values on purpose; masks of
@@ -14,16 +17,38 @@ import torch
 
 from clew.observe.hooks import tensors_in
 from clew.observe.ledger import LEDGER
-from clew.observe.watch import Answer, Backward, Batch, Forward, LossCall
+from clew.observe.watch import Answer, Backward, Batch, Forward, LossCall, Saw
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_finite import SHOWN, Hit, bad_rows, finite, look
 from clew.observe.watches._data_given import parts
 from clew.records.clue import Reading, Unclear
+from clew.records.place import Place
 
 if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
 
 FREE = 1_000_000
+COLUMNS, BATCHES, ROWS = 48, 4, 256
+"""The widest table whose columns are followed, and from how many batches and rows on one of them stands still."""
+
+
+class Columns:
+    """Which columns of a table had the same value in every row so far."""
+
+    def __init__(self, table: torch.Tensor) -> None:
+        self.first = table[0].detach().clone()
+        self.still = torch.ones_like(self.first, dtype=torch.bool)
+        self.batches = self.rows = 0
+
+    def add(self, table: torch.Tensor) -> None:
+        if table.shape[1] == len(self.first) and table.device == self.first.device:
+            self.still &= (table.detach() == self.first).all(0)
+            self.batches += 1
+            self.rows += len(table)
+
+    def standing(self) -> list[int]:
+        enough = self.batches >= BATCHES and self.rows >= ROWS
+        return self.still.nonzero().flatten().tolist() if enough and not bool(self.still.all()) else []
 
 
 class NonfiniteData(FedWatch):
@@ -38,6 +63,7 @@ class NonfiniteData(FedWatch):
         self.handled = 0
         self.poisoned = False
         self.stored: dict[str, Any] = {}
+        self.columns: dict[int, Columns] = {}  # by model
 
     def batch(self, event: Batch) -> None:
         super().batch(event)
@@ -62,6 +88,7 @@ class NonfiniteData(FedWatch):
         super().forward(event)
         if self.poisoned:
             return
+        self._follow_columns(event)
         found = [hit for tensor in tensors_in(event.inputs, torch) if (hit := self._look(tensor, "inputs"))]
         if not found:
             self.pending = [hit for hit in self.pending if hit.part != "inputs"]  # mended on the way to the model
@@ -76,6 +103,13 @@ class NonfiniteData(FedWatch):
             self.poisoned = True  # what a broken model made is no data
             return
         self._confirm(seen or [hit._replace(place=event.place) for hit in found])
+
+    def _follow_columns(self, event: Forward) -> None:
+        first = next(tensors_in(event.inputs, torch), None)
+        if first is None or not event.grad or not first.is_floating_point() or first.dim() != 2:
+            return
+        if 2 <= first.shape[1] <= COLUMNS and len(first) > 1 and first.layout is torch.strided:
+            self.columns.setdefault(event.model, Columns(first)).add(first)
 
     def _sound_models(self) -> bool:
         models = [module for _, module in self.recorder.live_models()]
@@ -125,6 +159,9 @@ class NonfiniteData(FedWatch):
         if self.handled:
             measured["batches_with_masked_values"] = self.handled
         if not self.hits:
+            wiped = self._wiped()
+            if wiped is not None:
+                return wiped
             return Reading(**measured)
         first = self.hits[0]
         measured |= {"kind": first.kind, "part": first.part, "rows_of_the_batch": _shown(first.rows)}
@@ -133,6 +170,20 @@ class NonfiniteData(FedWatch):
         measured |= {"batch": first.position, "epoch": first.epoch} if first.position is not None else {}
         measured |= self.stored
         return Reading(**measured).at(*(hit.place for hit in self.hits[:1] if hit.place is not None))
+
+    def _wiped(self) -> Saw | None:
+        """A column that is one value in every row, where a table that was read had infinite values in one."""
+        still = next((found for held in self.columns.values() if (found := held.standing())), [])
+        frame = next((held for held in LEDGER.frames if held.infinite), None)
+        if not still or frame is None or len(still) > sum(len(held.infinite) for held in LEDGER.frames):
+            return None
+        name, count = frame.infinite[0]
+        says = (
+            f"column {name} of {frame.file} has {count} infinite values, and column {_shown(still[:SHOWN])} of the "
+            "input is the same in every row: they went into a mean or a scale before they were replaced"
+        )
+        saw = Saw("wiped", values=self.values, columns=_shown(still[:SHOWN]), infinite=count)
+        return saw.at(Place(file=frame.file, column=name), frame.place).saying(says)
 
     def _stored(self, hit: Hit) -> dict[str, Any]:
         """Which examples of the data set it is, and which columns of which file had gaps, where that can be seen."""

@@ -2,7 +2,9 @@
 
 Why it matters: a parameter that is off receives no gradient, and an optimiser that holds it skips it without a word.
 Layers that are frozen as the constructor drew them stay random for ever: torch draws weights of linear and convolution
-layers evenly between two bounds, and trained ones have tails.
+layers evenly between two bounds, and trained ones have tails. A table that gives the scores too, and is frozen while
+all else trains, leaves the rest to turn answers towards what the table happened to be; Embedding.from_pretrained
+freezes by default.
 Cannot tell: whether the freezing is meant. Fine-tuning and adapters freeze on purpose.
 Silent when: the frozen parameters are in no optimiser (feature extractors, targets, averaged copies) and something
 else is left to train, unless most of the model, or a table of embeddings, is frozen as it was drawn. Random
@@ -13,7 +15,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from clew.observe.watch import Answer, OptimizerEvent, Raised, Saw, Watch, when_sampled
+from torch import Tensor
+
+from clew.observe.watch import Answer, LossCall, OptimizerEvent, Raised, Saw, Watch, when_sampled
+from clew.observe.watches._loss_graph import bare, origin, saved
 from clew.observe.watches._network_init import as_drawn, without_structure
 from clew.observe.watches._training_values import held_by
 from clew.observe.watches.grad_mode_in_training import NO_GRAPH
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 MOST_OF_IT = 0.5
 LEAST_TENSORS = 2
 LEAST_VALUES = 256
+HEADS = 4
 LEARNED = ("Conv", "LSTM", "GRU", "RNN", "Linear")
 ON_PURPOSE = (
     "rand",
@@ -63,7 +69,8 @@ class RequiresGradFlags(Watch):
         self.made: dict[int, Place | None] = {}
         self.all_off: tuple[int, Place | None] | None = None
         self.drawn: tuple[list[str], int, int] | None = None
-        self.looks = 0
+        self.looks = self.heads_looked = 0
+        self.head: str = ""  # the one frozen matrix, which gives the scores
 
     def optimizer_made(self, event: OptimizerEvent) -> None:
         if len(self.made) < 256:
@@ -80,6 +87,21 @@ class RequiresGradFlags(Watch):
         self.flags[event.number] = Flags(shown, len(held) - len(off), self.made.get(event.number))
         on = {id(parameter) for parameter in held if parameter.requires_grad}
         self._look_for_drawn(on, {id(parameter) for parameter in off})
+
+    @when_sampled
+    def loss(self, event: LossCall) -> None:
+        if not event.sampled or not event.grad or self.heads_looked >= HEADS or not isinstance(event.input, Tensor):
+            return
+        self.heads_looked += 1
+        node = origin(event.input)
+        factor = saved(node, "mat2") if node is not None and bare(node) in ("Mm", "Addmm") else None
+        if factor is None or factor.requires_grad:
+            return
+        for _, model in self.recorder.live_models():
+            named = {name: p for name, p in model.named_parameters() if p.dim() > 1}
+            off = [name for name, p in named.items() if not p.requires_grad]
+            if len(off) == 1 and len(named) > 2 and named[off[0]].data_ptr() == factor.data_ptr():
+                self.head = off[0]
 
     def _look_for_drawn(self, trained: set[int], given: set[int]) -> None:
         """Once early and once late are enough: drawn weights that are frozen do not change."""
@@ -124,6 +146,9 @@ class RequiresGradFlags(Watch):
             made = next((held.place for held in self.flags.values() if held.place is not None), None)
             held = Saw("frozen_as_drawn", frozen=off, as_drawn=len(names), matrices=whole)
             return held.at(Place(parameter=names[0]), made).saying(says)
+        if self.head:
+            says = f"{self.head} gives the scores and is frozen, and everything else trains."
+            return Saw("frozen_head", frozen=1).at(Place(parameter=self.head)).saying(says)
         worst = max(self.flags.values(), key=lambda held: (held.frozen and not held.trainable, held.frozen))
         if worst.frozen:
             named = Place(parameter=worst.off[0]) if worst.off[0] else None

@@ -67,6 +67,8 @@ def course_of(study: Study, last: int) -> Answer:
     best = max((each.mean for each in windows(held, late.episodes)), default=late.mean)
     if best > first.mean + max(ERRORS * error, SOME * size):
         return Unclear("the returns were higher in between, and are back where they were")
+    if gain > 2 * error and gain > SOME * size:
+        return Unclear("the returns are higher at the end, and scatter too widely to be sure")
     if last < LONG or first.variance == 0.0:
         return Unclear("the returns have not moved, and the run is young or they never vary")
     return Saw("level", **figures).saying(said).at(*places)

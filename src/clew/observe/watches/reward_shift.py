@@ -7,7 +7,8 @@ Why it matters: where episodes can end early, a constant per step pays for or ch
 is the best one.
 Cannot tell: a constant that the environment itself pays. Normalisers whose mean moves from step to step leave targets
 that cannot be taken apart.
-Silent when: rewards are all alike, unless nothing is left of them.
+Silent when: rewards are all alike, unless nothing is left of them. Unclear where all episodes are of one length: a
+constant for every step changes nothing there.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class RewardShift(Studied):
         found = recursion.shifted(self.study)
         if found is None:
             return Unclear("the targets could not be taken apart into rewards, an offset and later values")
+        if found.offset and len(self.study.experience.lengths) == 1:
+            return Unclear("all episodes are of one length, so that a constant for every step changes nothing")
         reading = Reading(offset_over_std=found.offset, steps=found.rows)
         lines = centred_lines(found.place) if found.offset else []
         return reading.at(*lines, found.place) if found.place is not None else reading

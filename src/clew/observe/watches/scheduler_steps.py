@@ -30,6 +30,7 @@ EARLY, LITTLE = 10, 0.2
 """Milestones that are all passed in a tenth of the run, and what is left of the rate then."""
 AHEAD = 0.04
 """Of all rates: what being one call ahead changed. A cosine over hundreds of batches does not notice."""
+LONG = 12
 RETURNS = ("CosineAnnealingWarmRestarts", "CyclicLR")
 
 
@@ -162,7 +163,8 @@ class SchedulerSteps(Watch):
         cut = 0 < self.recorder.limit <= self.recorder.step  # a run that was stopped says nothing about its horizon
         if run.total and not cut and abs(run.total - steps) <= 0.02 * steps:
             return f"a schedule of {run.total} steps was called {run.calls} times, in {steps} optimiser steps"
-        if run.calls >= 5 and run.rises and 0 < run.rate <= 0.1 * run.base:
+        reached = 0.5 if run.calls >= LONG and not cut else 0.1 if cut else 0.3  # few calls may be a shortened run
+        if run.calls >= 5 and run.rises and 0 < run.rate <= reached * run.base:
             return f"after {steps} optimiser steps the warm-up has reached {run.rate:.3g} of {run.base:.3g}"
         return ""
 

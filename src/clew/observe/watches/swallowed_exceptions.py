@@ -3,7 +3,8 @@
 Why it matters: the batches that fail are never trained on, and they are not a random sample of the data.
 Cannot tell: errors inside loader workers or in the script's own code between the calls that are watched.
 Silent when: the error ends training, a search for the largest batch that fits runs out of memory once, or the
-exception is control flow (StopIteration, KeyboardInterrupt).
+exception is control flow (StopIteration, KeyboardInterrupt). A model may be called once to see whether it takes what it
+is given: one error in its call says nothing.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ class SwallowedExceptions(Watch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.raised_times = self.caught = self.memory = self.worked = 0
+        self.in_steps = 0  # errors elsewhere than in the call of a model
         self.open = 0  # errors since the last sign that training goes on
         self.moved = True  # the script has done something since the last error
         self.error = ""
         self.place: Place | None = None
 
     def raised(self, event: Raised) -> None:
-        if event.error.startswith(CONTROL):
+        if event.error.startswith(CONTROL) or (event.during == "forward" and event.error.startswith("TypeError")):
             return
         if self.open and not self.moved:
             return  # the same error on its way out, through a call around the one that raised it
@@ -42,6 +44,7 @@ class SwallowedExceptions(Watch):
         self.raised_times += 1
         self.memory += any(word in event.error for word in MEMORY)
         self.open += 1
+        self.in_steps += event.during != "forward"
         if not self.error:
             self.error, self.place = event.error, event.place
 
@@ -69,7 +72,8 @@ class SwallowedExceptions(Watch):
         self.moved = True
 
     def read(self) -> Answer:
-        if self.caught and (self.memory < self.raised_times or self.memory > 1):
+        several = self.in_steps or self.raised_times > 1
+        if self.caught and several and (self.memory < self.raised_times or self.memory > 1):
             return (
                 Saw("caught", times=self.raised_times)
                 .at(self.place)

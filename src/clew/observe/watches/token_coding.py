@@ -2,7 +2,8 @@
 
 Counts how often each number enters the model on either side. Words of one language come with frequencies that differ
 widely and are alike on both sides. Where each number by itself has another frequency, and the frequencies in order of
-size are the same, the words are the same and were numbered in another way.
+size are the same, the words are the same and were numbered in another way. A model that was loaded from what the
+trained one saved counts as that one.
 
 Why it matters: a cache that an older vocabulary made, or a second vocabulary for the validation set, feeds the model
 words it never learned under numbers that it did.
@@ -23,6 +24,7 @@ from clew.observe.watch import Answer, Forward, Judged, Saw
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_given import Verdicts
 from clew.observe.watches._data_names import TRAINING, called_here
+from clew.observe.watches._training_values import real
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from clew.records.place import Place
 
     Counts = np.ndarray[Any, np.dtype[np.int64]]
+    Shares = np.ndarray[Any, np.dtype[np.float64]]
     Key = tuple[int, str]
 
 LARGEST, EACH = 200_000, 20_000
@@ -39,6 +42,9 @@ FEWEST, KINDS, NOISE = 400, 10, 0.15
 APART, NOT_IN_ORDER = 0.5, 0.35
 """The part of all words that have another number, and how much of it must be gone once both sides are put in order."""
 MOST_KEYS = 32
+TENSORS, VALUES, IN_COMMON = 2, 4096, 0.5
+"""How many of the largest weights are held against those of a trained model, and how much of their direction must be
+the same."""
 
 
 class Looked(NamedTuple):
@@ -58,12 +64,16 @@ class TokenCoding(FedWatch):
         self.evaluation: dict[Key, Counts] = {}
         self.places: dict[Key, Place | None] = {}
         self.known: set[tuple[Key, int]] = set()
+        self.stands_for: dict[
+            int, int
+        ] = {}  # a model that was only evaluated -> the trained one that it was loaded from
 
     def forward(self, event: Forward) -> None:
         super().forward(event)
         tokens = next((held for held in tensors_in(event.inputs, torch) if numbers_of_words(held)), None)
         if tokens is None:
             return
+        self._loaded(event)
         values = tokens.detach().reshape(-1)[:EACH].cpu().numpy()
         if values.min() >= 0 and values.max() <= LARGEST:
             looked = Looked(np.bincount(values), tokens.shape[0], called_here(), hash(values.tobytes()))
@@ -81,11 +91,20 @@ class TokenCoding(FedWatch):
         if not self.evaluates(event, held.called):
             return
         apart = self.apart()
+        model = self.stands_for.get(event.model, event.model)
         # Sets that go through one function as wholes are told apart by their lengths.
-        key = (event.model, str(self.feed.behind) if apart else f"{event.place} {held.rows}")
+        key = (model, str(self.feed.behind) if apart else f"{event.place} {held.rows}")
         if key in self.evaluation or len(self.evaluation) < MOST_KEYS:
             self.places.setdefault(key, event.place)
             self._add(self.evaluation, key, key, held)
+
+    def _loaded(self, event: Forward) -> None:
+        """Which trained model this one was made from: asked once, while both are there."""
+        if event.grad or event.model in self.training or event.model in self.stands_for:
+            return
+        trained = ((number, held) for number, held in self.recorder.live_models() if number in self.training)
+        found = (number for number, held in trained if made_from(event.module, held))
+        self.stands_for[event.model] = next(found, event.model)
 
     def _add(self, kept: dict[Any, Counts], name: Any, key: Key, looked: Looked) -> None:
         if (key, looked.digest) in self.known:
@@ -119,6 +138,22 @@ def numbers_of_words(tensor: torch.Tensor) -> bool:
     return whole and tensor.dim() >= 2 and tensor.shape[1] > 1 and tensor.numel() > 0
 
 
+def made_from(module: torch.nn.Module, trained: torch.nn.Module) -> bool:
+    """Whether the weights began as those of the other: a checkpoint of it, an average, a copy. Two networks that were
+    drawn apart have nothing in common, however alike they are built."""
+    weights, others = (list(held.parameters()) for held in (module, trained))
+    if type(module) is not type(trained) or [held.shape for held in weights] != [held.shape for held in others]:
+        return False
+    pairs = sorted(zip(weights, others, strict=True), key=lambda pair: -pair[0].numel())[:TENSORS]
+    for one, other in pairs:
+        first, second = real(one, VALUES), real(other, VALUES)
+        if first is None or second is None:
+            return False
+        if float(torch.nn.functional.cosine_similarity(first.cpu().double(), second.cpu().double(), dim=0)) < IN_COMMON:
+            return False
+    return bool(pairs)
+
+
 def by_chance(one: Counts, other: Counts) -> float:
     """How far apart two samples of these sizes are when both are drawn with the frequencies of the first."""
     share = one / one.sum()
@@ -128,12 +163,26 @@ def by_chance(one: Counts, other: Counts) -> float:
 
 def distances(one: Counts, other: Counts) -> tuple[float, float]:
     """How far apart two sets of frequencies are, from 0 to 1, as they stand and each in order of size. The commonest
-    number, which fills up short rows, is left out."""
+    number, which fills up short rows, is left out: in order that of either side, as they stand whichever brings the
+    sides nearest, since rows of one length need none."""
     size = max(len(one), len(other))
     first, second = (np.pad(held, (0, size - len(held))).astype(float) for held in (one, other))
-    first[int(one.argmax())] = second[int(one.argmax())] = 0.0
-    if min(int((first > 0).sum()), int((second > 0).sum())) < KINDS or not first.sum() or not second.sum():
+    fillers = int(one.argmax()), int(other.argmax())
+    own = _without(first, fillers[0]), _without(second, fillers[1])
+    if any(held is None or int((held > 0).sum()) < KINDS for held in own):
         return 0.0, 0.0
-    first, second = first / first.sum(), second / second.sum()
-    apart = 0.5 * float(np.abs(first - second).sum())
-    return apart, 0.5 * float(np.abs(np.sort(first) - np.sort(second)).sum())
+    pairs = [own, *((_without(first, filler), _without(second, filler)) for filler in fillers)]
+    apart = min(_half(one, other) for one, other in pairs if one is not None and other is not None)
+    in_order = [np.sort(held) for held in own if held is not None]
+    return apart, _half(*in_order)
+
+
+def _without(counts: Shares, number: int) -> Shares | None:
+    """The shares of all other numbers."""
+    kept = counts.copy()
+    kept[number] = 0.0
+    return kept / kept.sum() if kept.sum() else None
+
+
+def _half(one: Shares, other: Shares) -> float:
+    return 0.5 * float(np.abs(one - other).sum())

@@ -2,21 +2,32 @@
 
 The actions that an update takes from a value network, or weighs in a policy, are compared with those that the
 environment was given at the same observations and one step before and after. The targets of value losses are also read
-as if they stood beside the observation that followed. Where an environment writes each observation into the array that
-it gave out before, it is asked whether updates hold anything but the last of an episode.
+as if they stood beside the observation that followed. Both are held against a rollout of several environments that was
+made flat in another order, one environment after the other in place of one time after the other. Where an environment
+writes each observation into the array that it gave out before, it is asked whether updates hold anything but the last
+of an episode.
 
 Why it matters: credit goes to what was done in another state; losses fall as usual and the agent learns little.
-Cannot tell: rewards of another step, which have a test of their own; tuples that are shuffled against each other.
+Cannot tell: rewards of another step, which have a test of their own; tuples that were shuffled against each other in
+any other way.
 Silent when: observations come again so often that a row cannot be told from others; actions are not whole numbers.
 """
 
 from __future__ import annotations
 
 from clew.observe.watch import Answer
+from clew.observe.watches._rl_layout import BY_LANE, BY_TIME, REVERSED
 from clew.observe.watches._rl_lines import computing, returned_lines
+from clew.observe.watches._rl_recursion import backwards
 from clew.observe.watches._rl_study import Studied
 from clew.observe.watches._rl_targets import judged
 from clew.records.clue import Saw, Unclear
+
+ORDERS = {
+    BY_LANE: "these go through one environment after the other, the observations through one time after the other",
+    BY_TIME: "these go through one time after the other, the observations through one environment after the other",
+    REVERSED: "these go from the last time to the first",
+}
 
 
 class TransitionPairs(Studied):
@@ -50,6 +61,18 @@ class TransitionPairs(Studied):
             places = (*computing("stored", slipped.place)[:2], slipped.place, self.study.experience.place)
             saw = Saw("neighbour", rows=slipped.rows, shift=1).at(*places)
             return saw.saying("targets of a step are learned at the observation that followed it")
+        strayed = pairs.of_another_order()
+        if strayed is None and not whole:
+            strayed = pairs.of_targets_in_another_order(turned=backwards(self.study) is None)
+            what = "targets"
+        else:
+            what = "actions"
+        if strayed is not None:
+            places = (*computing("made flat", strayed.place), strayed.place, self.study.experience.place)
+            saw = Saw("neighbour", rows=strayed.rows).at(*places)
+            return saw.saying(
+                f"observations are learned with the {what} of other steps of the rollout: {ORDERS[strayed.way]}"
+            )
         own = pairs.of_their_own()
         if own is not None:
             return Saw("own", rows=own.rows).at(own.place)
