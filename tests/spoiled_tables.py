@@ -330,6 +330,56 @@ def embeddings_late_in_half(folder: Path) -> Fault:
     return Fault("file_cache_fits", "slid", "embeddings.npy", (450, 899))
 
 
+def beside(folder: Path, name: str, count: int, lost: Sequence[int] = (), words: str = "txt labels") -> None:
+    """Texts in one file, their labels in another; some texts are lost."""
+    one, other = words.split()
+    held = list(texts(count, count))
+    kept = [text for at, (text, _) in enumerate(held) if at not in lost]
+    (folder / f"{name}.{one}").write_text("\n".join(kept) + "\n")
+    (folder / f"{name}.{other}").write_text("\n".join(topic for _, topic in held) + "\n")
+
+
+@fault
+def texts_that_lost_lines_and_labels_that_did_not(folder: Path) -> Fault:
+    beside(folder, "train", 400, lost=(40, 41, 200))
+    beside(folder, "dev", 90)
+    return Fault("file_lines_paired", "uneven", "train.labels")
+
+
+@fault
+def a_translation_that_lost_a_line(folder: Path) -> Fault:
+    beside(folder, "train", 300, lost=(70,), words="de en")
+    beside(folder, "test", 60, words="de en")
+    return Fault("file_lines_paired", "uneven", "train.en")
+
+
+@sound
+def texts_with_their_labels_beside_them(folder: Path) -> None:
+    """Of different length by split, with a head line, blank lines and a list of classes."""
+    beside(folder, "train", 400)
+    beside(folder, "dev", 90)
+    labels = folder / "dev.labels"
+    labels.write_text("label\n" + labels.read_text() + "\n\n")
+    train = folder / "train.txt"
+    train.write_text(train.read_text().replace("\n", "\n\n", 20))
+    (folder / "classes.labels").write_text("".join(f"{topic}\n" for topic in TOPICS))
+    for name, count in (("vocab.de", 300), ("vocab.en", 310)):
+        (folder / name).write_text("".join(f"word{at}\n" for at in range(count)))
+
+
+@sound
+def labels_that_are_joined_by_a_key(folder: Path) -> None:
+    held = list(texts(300, 3))
+    (folder / "train_text.txt").write_text("".join(f"u{at:04} {text}\n" for at, (text, _) in enumerate(held)))
+    (folder / "train_labels.txt").write_text("".join(f"u{at:04} {held[at][1]}\n" for at in range(290)))
+
+
+@sound
+def corpora_of_two_languages_that_are_not_parallel(folder: Path) -> None:
+    beside(folder, "mono", 300, lost=(1, 2, 3), words="de en")
+    (folder / "names.txt").write_text("\n".join(names("hill", 60, 1)) + "\n")
+
+
 @fault
 def dates_at_other_rows(folder: Path) -> Fault:
     held = series()

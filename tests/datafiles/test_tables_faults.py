@@ -7,6 +7,7 @@ import pytest
 
 from clew.data.look import answers, tables
 from clew.data.parts import families_of
+from clew.data.worker import is_table
 from clew.knowledge import load
 from clew.records.clue import Saw
 from spoiled_tables import FAULTS, SOUND
@@ -18,9 +19,10 @@ ALLOWED = {"rare"}
 
 
 def seen(folder: Path) -> dict[str, Saw]:
-    found, notes = tables((str(path), path.name) for path in sorted(folder.iterdir()))
+    files = [(str(path), path.name) for path in sorted(folder.iterdir())]
+    found, notes = tables(item for item in files if is_table(item[0]))
     assert not notes
-    return {name: answer for name, answer in answers(found, []) if isinstance(answer, Saw)}
+    return {name: answer for name, answer in answers(found, [], files=files) if isinstance(answer, Saw)}
 
 
 def kind(name: str, answer: Saw) -> str:

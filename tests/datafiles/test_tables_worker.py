@@ -14,15 +14,18 @@ import pytest
 from clew.app.tables import ENDINGS, look_into
 from clew.archive.model import Run
 from clew.data import checks
+from clew.data.beside import ENDINGS as beside_endings
+from clew.data.beside import holds_lines
 from clew.data.look import CHECKS, sobered, strongest
 from clew.data.model import Found
 from clew.data.read import READABLE
 from clew.data.worker import read_files, sources
 from clew.knowledge import load
+from clew.observe import files
 from clew.records import exact
 from clew.records.clue import Saw, Unclear
 from clew.report.run_page import DataFile
-from spoiled_tables import a_class_nearly_gone, kelvin_for_some_days
+from spoiled_tables import a_class_nearly_gone, beside, kelvin_for_some_days
 
 HEADINGS = ("Why it matters:", "Cannot tell:", "Silent when:", "Sources:")
 
@@ -104,6 +107,7 @@ def test_labels_that_nothing_tells_follow_from_another_unit() -> None:
 
 def test_the_process_reads_what_the_run_takes_for_tables() -> None:
     assert set(ENDINGS) == set(READABLE)
+    assert beside_endings == files.LINES
 
 
 def test_every_check_is_listed() -> None:
@@ -126,3 +130,17 @@ def test_a_check_says_only_what_the_knowledge_base_knows(name: str) -> None:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Saw"]
     said = {node.args[0].value for node in calls if isinstance(node.args[0], ast.Constant)}
     assert said <= {outcome.name for outcome in test.outcomes}
+
+
+def test_files_of_lines_are_counted_where_none_of_them_is_a_table(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    beside(data, "train", 200, lost=(50,), words="src tgt")
+    held, files = run_of(tmp_path / "run", data)
+    (clue,) = (clue for clue in look_into(held, files) if clue.test == "file_lines_paired")
+    assert (clue.outcome, str(clue.where[0])) == ("uneven", "data/train.tgt")
+
+
+def test_weights_are_no_lines_of_a_language() -> None:
+    assert not any(holds_lines(f"model{ending}") for ending in (".pt", ".py", ".npy", ".csv", ".json", ".bin"))

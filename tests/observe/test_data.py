@@ -116,6 +116,24 @@ def shares_of_words() -> None:
     fit(loader(counts / counts.sum(1, keepdim=True), classes()[1][:64]), mlp(900))
 
 
+class RowByRow(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.last = nn.Linear(6, 6), nn.Linear(6, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = sum(torch.tanh(self.cell(part)) for part in x.unbind(1))
+        out: torch.Tensor = self.last(total)
+        return out
+
+
+def blank_at_first() -> None:
+    """As the rows of a picture with a margin, one after the other."""
+    x, y = classes()
+    series = torch.stack([torch.zeros_like(x), x, x], 1)
+    fit(loader(series, y), RowByRow())
+
+
 def standard() -> None:
     fit(loader(*classes()))
 
@@ -134,6 +152,7 @@ def standard() -> None:
         (normalised_first, "near_standard"),
         (actor_and_critic, "near_standard"),
         (shares_of_words, "near_standard"),
+        (blank_at_first, "near_standard"),
         (lambda: fit(loader(*tokens()), embedding()), "unclear"),
         (lambda: fit(loader(*tokens()), embedding(scale=1000.0)), "unclear"),
         (nothing, "unclear"),

@@ -249,9 +249,91 @@ def without_fits() -> None:
     learn(x[:150], y[:150], x[150:], y[150:])
 
 
+# --- fit_before_split: labels averaged by group
+
+
+def visits(rows: int = 600, users: int = 150) -> Table:
+    drawn = np.random.default_rng(0)
+    user = drawn.integers(0, users, rows)
+    leaning = drawn.random(users)[user]
+    held = {"user": user, "age": drawn.normal(40, 9, users)[user], "bid": drawn.gamma(2, 1, rows)}
+    return pandas.DataFrame({**held, "bought": (drawn.random(rows) < leaning).astype(int)})
+
+
+def rate(table: Table, source: Table, prior: float = 0.0, column: str = "bought") -> Any:
+    base, found = source[column].mean(), source.groupby("user")[column].agg(["sum", "count"])
+    return table["user"].map((found["sum"] + prior * base) / (found["count"] + prior)).fillna(base)
+
+
+def taught(train: Table, test: Table, *names: str) -> None:
+    chosen = ["age", "bid", *names]
+    scaler = preprocessing.StandardScaler().fit(train[chosen])
+    learn(scaler.transform(train[chosen]), train["bought"], scaler.transform(test[chosen]), test["bought"])
+
+
+def rate_before_the_split() -> None:
+    frame = visits()
+    frame["rate"] = frame.groupby("user")["bought"].transform("mean")
+    taught(*selection.train_test_split(frame, stratify=frame["bought"]), "rate")
+
+
+def shrunken_rate_before_the_split() -> None:
+    frame = visits()
+    frame["rate"] = rate(frame, frame, 4.0).round(4)
+    x_train, x_test, y_train, y_test = selection.train_test_split(frame.drop(columns="bought"), frame["bought"])
+    taught(x_train.assign(bought=y_train), x_test.assign(bought=y_test), "rate")
+
+
+def rate_of_the_training_part() -> None:
+    frame = visits()
+    train, test = selection.train_test_split(frame, stratify=frame["bought"])
+    parts = [rate(train[at::5], train.drop(train.index[at::5])) for at in range(5)]
+    taught(train.assign(rate=pandas.concat(parts)), test.assign(rate=rate(test, train)), "rate")
+
+
+def rate_out_of_fold_before_the_split() -> None:
+    frame = visits()
+    frame["rate"] = pandas.concat([rate(frame[at::5], frame.drop(frame.index[at::5])) for at in range(5)])
+    taught(*selection.train_test_split(frame, stratify=frame["bought"]), "rate")
+
+
+def rate_of_older_rows() -> None:
+    frame = visits(1200)
+    older, frame = frame[:600], frame[600:].reset_index(drop=True)
+    frame["rate"] = rate(frame, older, 2.0)
+    taught(*selection.train_test_split(frame, stratify=frame["bought"]), "rate")
+
+
+def other_means_by_user() -> None:
+    frame = visits()
+    frame["visits"] = frame.groupby("user")["bid"].transform("count").astype(float)
+    frame["usual_bid"] = rate(frame, frame, column="bid")
+    taught(*selection.train_test_split(frame, stratify=frame["bought"]), "visits", "usual_bid")
+
+
+def rate_of_large_groups() -> None:
+    frame = visits(2400, users=24)
+    frame["rate"] = rate(frame, frame)
+    taught(*selection.train_test_split(frame, stratify=frame["bought"]), "rate")
+
+
+def rate_that_is_no_input() -> None:
+    frame = visits()
+    frame["rate"] = rate(frame, frame)
+    taught(*selection.train_test_split(frame, stratify=frame["bought"]))
+
+
 @pytest.mark.parametrize(
     ("loop", "outcome"),
     [
+        (rate_before_the_split, "labels_averaged"),
+        (shrunken_rate_before_the_split, "labels_averaged"),
+        (rate_of_the_training_part, "absent"),
+        (rate_out_of_fold_before_the_split, "absent"),
+        (rate_of_older_rows, "absent"),
+        (other_means_by_user, "absent"),
+        (rate_of_large_groups, "absent"),
+        (rate_that_is_no_input, "absent"),
         (scaled_then_split, "seen"),
         (fitted_on_all_then_applied, "seen"),
         (fitted_on_all_after_the_split, "seen"),
@@ -301,6 +383,12 @@ def test_fit_and_split_are_pointed_at(tmp_path: Any) -> None:
         "x_train, x_test, y_train, y_test = selection.train_test_split(x, y)",
     ]
     assert told["says"] == "StandardScaler was fitted before the split and saw 100% of the rows that are held out"
+
+
+def test_the_line_that_averages_labels_is_pointed_at(tmp_path: Any) -> None:
+    told = answer(tmp_path, FitBeforeSplit, rate_before_the_split)
+    assert lines(told)[0] == 'frame["rate"] = frame.groupby("user")["bought"].transform("mean")'
+    assert "the mean of the labels by user" in told["says"]
 
 
 @pytest.fixture

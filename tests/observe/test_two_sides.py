@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loops_data import answer
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from clew.observe.watches._data_names import TRAINING
 from clew.observe.watches.decay_against_gradient import DecayAgainstGradient
@@ -160,6 +160,39 @@ def test_pictures_that_one_side_inverts(tmp_path: Any) -> None:
     assert answer(tmp_path / "in", InputStatisticsMatch, lambda: pictures(True))["outcome"] == "one_step_apart"
     assert answer(tmp_path / "as", InputStatisticsMatch, lambda: pictures(False))["outcome"] == "match"
     assert answer(tmp_path / "by", InputStatisticsMatch, lambda: pictures(False, 0.6))["outcome"] != "one_step_apart"
+
+
+class Brightened(Dataset[Any]):
+    """Pictures that come out brighter by chance, and never darker."""
+
+    def __init__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        self.images, self.labels = images, labels
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.images[number] + 2.2 * torch.rand(()), self.labels[number]
+
+
+def test_pictures_that_training_brightens_by_chance(tmp_path: Any) -> None:
+    def loop() -> None:
+        torch.manual_seed(0)
+        images, labels = torch.randn(300, 1, 6, 6), torch.randint(0, 2, (300,))
+        model = nn.Sequential(nn.Flatten(), nn.Linear(36, 2))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        loader = DataLoader(Brightened(images[:200], labels[:200]), batch_size=20, shuffle=True)
+        held = DataLoader(TensorDataset(images[200:], labels[200:]), batch_size=50)
+        for _ in range(3):
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            with torch.no_grad():
+                for x, _ in held:
+                    model(x)
+
+    assert answer(tmp_path, InputStatisticsMatch, loop)["outcome"] != "one_step_apart"
 
 
 def factors(decay: float) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from clew.archive.model import Run
+from clew.data.beside import holds_lines
 from clew.records import exact
 from clew.records.clue import Clue
 from clew.report.run_page import DataFile
@@ -16,7 +17,7 @@ ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".txt", ".conll", ".npy
 
 def look_into(held: Run, files: tuple[DataFile, ...]) -> list[Clue]:
     """What the files show; nothing when none of them is a table. What went wrong is kept as a trouble of the run."""
-    if not any(item.path.lower().endswith(ENDINGS) and not item.written for item in files):
+    if not any((item.path.lower().endswith(ENDINGS) or holds_lines(item.path)) and not item.written for item in files):
         return []
     words = [sys.executable, "-m", "clew.data.worker", os.path.abspath(held.folder), repr(BUDGET)]
     try:

@@ -13,8 +13,8 @@ from clew.data.read import Unread, read
 from clew.records.clue import Answer, Saw, Unclear
 
 CHECKS = (
-    "file_missing_values", "file_constant_values", "file_label_coding", "file_class_counts", "file_units",
-    "file_rows_shared", "file_time_order", "file_tells_target", "file_cache_fits", "file_labels_fit",
+    "file_lines_paired", "file_missing_values", "file_constant_values", "file_label_coding", "file_class_counts",
+    "file_units", "file_rows_shared", "file_time_order", "file_tells_target", "file_cache_fits", "file_labels_fit",
 )  # fmt: skip
 """The cheapest first: time may run out."""
 MOST_FILES = 40
@@ -52,9 +52,10 @@ def answers(
     sources: Sequence[str],
     clock: Callable[[], float] = time.monotonic,
     until: float = float("inf"),
+    files: Sequence[tuple[str, str]] = (),
 ) -> Iterator[tuple[str, Answer]]:
-    """Test and answer, as they come."""
-    held = Look(families_of(found, sources))
+    """Test and answer, as they come. `files` are all that were read, also those that hold no table."""
+    held = Look(families_of(found, sources), files=tuple(files))
     seen: dict[str, Answer] = {}
     for name in CHECKS:
         if clock() > until:

@@ -84,6 +84,8 @@ class Look(NamedTuple):
 
     families: tuple[Family, ...]
     notes: tuple[str, ...] = ()
+    files: tuple[tuple[str, str], ...] = ()
+    """All that was read, tables or not, as path and shown name."""
 
 
 class Found(NamedTuple):

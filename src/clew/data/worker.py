@@ -14,6 +14,7 @@ import warnings
 from typing import Any
 
 from clew.case.clues import answered, unclear
+from clew.data.beside import holds_lines, pairs
 from clew.data.look import answers, tables
 from clew.data.read import READABLE
 from clew.knowledge.base import load
@@ -29,11 +30,12 @@ def main(folder: str, budget: float) -> int:
     warnings.simplefilter("ignore")
     until = time.process_time() + budget  # not by the clock: on a busy machine the same files must show the same
     knowledge = load()
-    found, notes = tables(read_files(folder))
+    files = read_files(folder)
+    found, notes = tables(item for item in files if is_table(item[0]))
     say({"tables": len(found), "notes": notes})
-    if not found:
+    if not found and not any(pairs(files)):
         return 0
-    for name, answer in answers(found, sources(folder), time.process_time, until):
+    for name, answer in answers(found, sources(folder), time.process_time, until, files):
         test = knowledge.tests[name]
         if isinstance(answer, Unclear):
             say({"clue": unclear(test, answer.why, test.by).to_json()})
@@ -44,7 +46,7 @@ def main(folder: str, budget: float) -> int:
 
 
 def read_files(folder: str) -> list[tuple[str, str]]:
-    """The tables that the run read and nobody has changed since, as path and shown name."""
+    """The tables and lists of lines that the run read and nobody has changed since, as path and shown name."""
     found: dict[str, str] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "files-*.json"))):
         try:
@@ -53,7 +55,7 @@ def read_files(folder: str) -> list[tuple[str, str]]:
         except (OSError, ValueError):
             continue
         for row in rows:
-            if not row["written"] and is_table(row["path"]) and unchanged(row):
+            if not row["written"] and (is_table(row["path"]) or holds_lines(row["path"])) and unchanged(row):
                 found.setdefault(row["path"], shown(row["path"]))
     return list(found.items())
 

@@ -20,7 +20,13 @@ from clew.records.place import Place
 
 MOST = 500
 OF_ONE_KIND = 100  # so that a folder of images leaves room for the rest
-ENDINGS = frozenset(
+LINES = frozenset(
+    ".answer .answers .ar .classes .cs .de .en .es .et .fi .fr .gold .he .hi .hu .in .input .intent .intents .it "
+    ".ja .ko .lab .label .labels .labs .lbl .lt .lv .nl .out .output .outputs .pl .ro .ru .sentences .sents .source "
+    ".src .summaries .summary .tag .tags .target .targets .text .tgt .tok .tr .trg .truth .uk .vi .zh".split()
+)
+"""Of files that are read line by line beside others: labels, tags, translations."""
+ENDINGS = LINES.union(
     ".npy .npz .pt .pth .pkl .pickle .joblib .parquet .feather .arrow .h5 .hdf5 .csv .tsv .json .jsonl .ndjson .txt "
     ".conll .data .mat .bin .safetensors .png .jpg .jpeg .wav .gz .zip .xlsx .db .toml .yaml .yml .ini .cfg".split()
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from clew.observe.encoded import Encoded
     from clew.observe.rows import Digests, Sampled
     from clew.records.place import Place
 
@@ -77,6 +78,7 @@ class Ledger:
         self.splits: list[Split] = []
         self.frames: list[Frame] = []
         self.casts: list[Cast] = []
+        self.encoded: list[Encoded] = []
         self.counted = 0
         self.looks = 0
 

@@ -16,6 +16,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from clew.observe import by_hand
+from clew.observe.encoded import encoded
 from clew.observe.ledger import CASTS, FRAMES, LEDGER, SPLITS, Call, Cast, Frame, Split
 from clew.observe.patches import hide, unframe
 from clew.observe.places import users_place
@@ -212,6 +213,11 @@ def learns(estimator: Any) -> bool:
 def _note_split(held: None, args: Args, kwargs: Options, result: Any) -> None:
     del held
     _add_split("train_test_split", args, result, bool(kwargs.get("shuffle", True)))
+    found = (
+        encoded(args[0], (*args[1:], kwargs.get("stratify")), users_place()) if len(LEDGER.encoded) < SPLITS else None
+    )
+    if found is not None:
+        LEDGER.encoded.append(found)
 
 
 def _add_split(what: str, arrays: Args, parts: Any, shuffled: bool) -> None:

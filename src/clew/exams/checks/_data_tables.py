@@ -104,7 +104,8 @@ def _role(target: torch.Tensor) -> bool:
     first = float(target.flatten()[0])
     if first in (0.0, 1.0) and bool((target == first).all()):
         return True
-    return target.shape[0] > 1 and target[0].numel() > 1 and bool((target == target[:1]).all())
+    picture = target.shape[0] > 1 and target[0].numel() > 1 and not bool(((target == 0) | (target == 1)).all())
+    return picture and bool((target == target[:1]).all())
 
 
 def shown_inputs(batch: Batch) -> list[Named]:

@@ -2,7 +2,8 @@
 
 Fits of libraries are followed row by row. Means and deviations that a script takes by hand show in the values: columns
 have mean 0 and deviation 1 exactly over the rows that the statistics were taken of. That tells whether these were
-training rows, all rows, or each set by itself.
+training rows, all rows, or each set by itself. A column that is the mean of the labels in small groups of a table shows
+in the same way when the table is split.
 
 Why it matters: a scaler, selector, imputer or oversampler that saw validation rows carries them into training. Sets
 that are scaled each by its own statistics give the same value two meanings.
@@ -42,10 +43,27 @@ class FitBeforeSplit(FedWatch):
         self.sets.forward(event, self.recorder)
 
     def read(self) -> Answer:
+        averaged = self._averaged()
+        if averaged is not None:
+            return averaged
         called = self._by_calls()
         if isinstance(called, Saw) and called.outcome == "seen":
             return called  # it knows the line
         return self._by_values() or called
+
+    def _averaged(self) -> Answer | None:
+        """Where columns are named after the split, the average has to be among them to count as an input."""
+        named = {name for names in LEDGER.named_columns() for name in names}
+        for found in LEDGER.encoded:
+            if named and found.column not in named:
+                continue
+            says = (
+                f"column {found.column} is the mean of the labels by {found.key}, over all rows that are split "
+                f"afterwards: {found.groups} groups so small that {found.own:.0%} of it is the row's own label"
+            )
+            saw = Saw("labels_averaged", own_label=found.own, groups=found.groups, column=found.column)
+            return saw.at(*(place for place in (found.place, found.split) if place)).saying(says)
+        return None
 
     def _by_values(self) -> Answer | None:
         together, apart = self.sets.standard(self.feed)

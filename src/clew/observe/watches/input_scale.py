@@ -76,7 +76,9 @@ class InputScale(Watch):
 
     def module(self, event: ModuleCall) -> None:
         """Keep what enters the first layer that has weights of its own; a leading normalisation counts as done."""
-        if event.evaluation or event.model in self.first or next(event.module.children(), None) is not None:
+        held = self.first.get(event.model)
+        known = event.model in self.first and (held is None or held[0].any())  # a series may begin with a blank
+        if event.evaluation or known or next(event.module.children(), None) is not None:
             return
         if next(event.module.parameters(recurse=False), None) is None:
             if isinstance(event.module, NORMS):

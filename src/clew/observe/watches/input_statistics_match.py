@@ -9,8 +9,9 @@ leaves it.
 
 Why it matters: a transform that stands in one pipeline only shows the model a distribution it never learned.
 Cannot tell: differences that keep mean and deviation, such as another channel order; what a pretrained model expects.
-Silent when: the difference lies within sampling error, inputs are token numbers, or nothing marks a forward call as an
-evaluation (another loader, eval mode, or names on its line).
+Silent when: the difference lies within sampling error, pictures are changed by chance in training and differ by little,
+inputs are token numbers, or nothing marks a forward call as an evaluation (another loader, eval mode, or names on its
+line).
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ VALUES_EACH, MOST_VALUES, SIZES = 16, 4_000_000, 256
 MOVED = 0.3  # of the columns have moved by more than a deviation
 OFF = 0.8
 """Deviations by which the mean of every channel of an image must be off: what pictures show varies far less."""
+
+
+FAR_OFF = 1.6  # more than brightness that is changed by chance comes to
+AGAIN = 16
 
 
 class Looked(NamedTuple):
@@ -134,7 +139,7 @@ class InputStatisticsMatch(FedWatch):
             if even is not None:
                 return even
             off = all_off(there, here) if key in self.images else None
-            if off is not None:
+            if off is not None and (off > FAR_OFF or not self._changed_by_chance()):
                 says = (
                     f"the mean of every channel is off by {off:.2g} deviations and more, and their spread is the same"
                 )
@@ -145,6 +150,11 @@ class InputStatisticsMatch(FedWatch):
                 says = f"{what} over all columns tells the evaluated inputs from those of training"
                 return says, self.places.get(key), {found[0]: found[1], "columns": float(len(here.mean))}
         return None
+
+    def _changed_by_chance(self) -> bool:
+        """Whether training rows come back as others: brightness that only rises moves the mean by design."""
+        loader = self.feed.loaders.get(self.feed.training) if self.feed.training is not None else None
+        return loader is not None and loader.later >= AGAIN and loader.known < loader.later / 2
 
     def _evened(self, key: Key) -> tuple[str, Place | None, dict[str, float]] | None:
         """Examples that are brought to one size each on one side alone."""

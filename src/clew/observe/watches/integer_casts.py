@@ -1,28 +1,60 @@
 """Does a cast to integers change values that the type cannot hold?
 
 Looks at `astype` of pandas tables and columns: what lies outside the range of the integer type comes out as another
-number, without a warning.
+number, without a warning. Looks also at what the user's functions return between a step and the next batch: bytes that
+were added up beyond 255 begin again at 0, so that the brightest pixels come out black.
 
 Why it matters: an area of 300 becomes 44 in a byte. The column still looks like numbers, and the model learns from it.
-Cannot tell: casts of NumPy arrays and tensors; bytes that are meant to wrap, as those of hashes.
+Cannot tell: casts and sums whose two sides no function knows by name; examples that worker processes make; bytes that
+are meant to wrap and do not say so.
 Silent when: every value fits.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from clew.observe.ledger import LEDGER
-from clew.observe.watch import Answer, Saw, Watch
+from clew.observe.watch import Answer, Batch, OptimizerEvent, Saw, Watch, when_sampled
+from clew.observe.watches._data_bytes import Bytes
 from clew.records.clue import Unclear
+
+if TYPE_CHECKING:
+    from clew.observe.recorder import Recorder
 
 
 class IntegerCasts(Watch):
     test = "integer_casts"
 
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.bytes = Bytes()
+        self._here = False  # whether examples are made in this process
+
+    def forked(self) -> None:
+        self.bytes.stop()
+
+    def batch(self, event: Batch) -> None:
+        self.bytes.stop()
+        self._here = type(event.source).__name__ == "_SingleProcessDataLoaderIter"
+
+    @when_sampled
+    def after_step(self, event: OptimizerEvent) -> None:
+        del event
+        if self._here:
+            self.bytes.start()
+
     def read(self) -> Answer:
+        self.bytes.stop()
         if LEDGER.casts:
             worst = max(LEDGER.casts, key=lambda cast: cast.changed)
             says = f"{worst.what}: {worst.changed} of {worst.of} values lie outside of that type and were changed"
             return Saw("wraps", changed=worst.changed, of=worst.of, what=worst.what).at(worst.place).saying(says)
+        if self.bytes.found is not None:
+            held = self.bytes.found
+            how = f"{held.by:+d} in eight bits" if held.by else "cast to eight bits"
+            says = f"{held.name} {how}: {held.changed} of {held.of} values found no room and wrapped around"
+            return Saw("wraps", changed=held.changed, of=held.of, what=held.name).at(held.place).saying(says)
         if not LEDGER.frames:
             return Unclear("no table was seen to be read")
         return Saw("fits", tables=len(LEDGER.frames))
