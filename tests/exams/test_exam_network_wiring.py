@@ -294,3 +294,21 @@ def test_the_two_losses_are_those_of_the_formula() -> None:
     # A table of all pairs has the spread of both sides and the distance of their means, whatever belongs together.
     assert found["loss"] != pytest.approx(found["loss_of_equal_shapes"], rel=1e-3)
     assert (found["prediction"], found["target"]) == ("(32, 1)", "(32,)")
+
+
+class Reader(nn.Module):
+    """Reads along the first axis, as recurrent layers do by default."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.last = nn.LSTM(5, 6), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.last(self.body(x)[0]).squeeze(1)
+        return out
+
+
+def test_one_sequence_is_no_batch_of_steps() -> None:
+    torch.manual_seed(0)
+    one = [(torch.randn(20, 1, 5), torch.randint(0, 3, (20,))) for _ in range(3)]
+    assert "single sequence" in why("batch_independence", Subject(Reader(), F.cross_entropy, one))

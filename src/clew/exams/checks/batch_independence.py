@@ -5,7 +5,8 @@ zero, and replaces the others to see whether the output moves by more than round
 
 Why it matters: a reshape in the place of a transpose, or a layer over the wrong axis, mixes examples without any error.
 Cannot tell: mixing that is wanted (contrastive heads, graphs, minibatch discrimination). Mixing in training mode only.
-Silent when: batch norm mixes examples in training mode, as it should; the loss compares examples with one another.
+Silent when: batch norm mixes examples in training mode, as it should; the loss compares examples with one another; a
+recurrent layer reads one sequence whose steps lie on the first axis.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from clew.exams.checks.causal_independence import find_stream
 from clew.exams.exam import exam
 from clew.exams.lab import Lab, Seen
 from clew.records.clue import Answer, Saw, Unclear
+
+RECURRENT = ("lstm", "gru", "rnn")
 
 
 @exam("batch_independence", seconds=1.0)
@@ -91,10 +94,18 @@ def _compares(output: torch.Tensor, examples: int) -> bool:
 def _mixes(lab: Lab, row: int, size: float, at: Seen | None) -> Saw | Unclear:
     if at is not None and at.kind.lower().replace("_", "").startswith("batchnorm"):
         return Unclear(f"{at.name or at.kind} normalises over the batch in eval mode too, which mixes the examples")
+    if at is not None and at.kind.lower().startswith(RECURRENT) and _one_sequence(lab.batch):
+        return Unclear("a recurrent layer passes along the first axis and the second has length one: a single sequence")
     behind = f", first seen behind {at.name or at.kind} ({at.kind})" if at is not None else ""
     told = Saw("mixes", example=row, effect=size, stage=(at.name or at.kind) if at is not None else None)
     told.at((at.place or lab.place(at.name)) if at is not None else None)
     return told.saying(f"Example {row}'s output depends on other examples in eval mode, by {size:.3g}{behind}.")
+
+
+def _one_sequence(batch: Batch) -> bool:
+    """Whether the first axis may be time and the second, of length one, the examples."""
+    held = [tensor for tensor in tensors(batch.inputs) if tensor.dim() > 1]
+    return bool(held) and all(tensor.shape[1] == 1 for tensor in held)
 
 
 def _gradient_elsewhere(lab: Lab, model: torch.nn.Module, row: int, held: Layout) -> float:

@@ -22,7 +22,7 @@ from clew.lint.trail import Step, trail, verb
 
 TEST = re.compile(r"(^|_)test(_|$|loader|set|_?data)|testloader", re.I)
 STOPS = re.compile(r"stop|best|improv|patien|track|monitor", re.I)
-VALIDATION = re.compile(r"(^|_)(val|valid|validation|dev)(_|$|\d|loader|set)", re.I)
+VALIDATION = re.compile(r"(^|_)(val|vad|valid|validation|dev)(_|$|\d|loader|set)", re.I)
 BEST = re.compile(r"best|patience|lowest|highest|min_|max_", re.I)
 CHOOSES = "best patien lowest highest min_ max_ stop improv track monitor".split()
 
@@ -65,12 +65,20 @@ def followed(script: Script) -> Iterator[Hit]:
     """The same through functions, tables of results, callbacks and other files."""
     for node, given, where, says in (*compared(script), *picked(script), *watched(script)):
         for step in (one for part in given for one in trail(script, part, where, trained, steps=120, strict=True)):
+            name = step.node.id if isinstance(step.node, ast.Name) else ""
+            if VALIDATION.search(name) and not taken(name, step.where):
+                break
             said = named_test(step.node)
-            if said:
+            if said and not (SHORT.search(said) and taken(said, step.where)):
                 names = script.module.names | step.where.block.scope.module.names
                 sure = "" if any(VALIDATION.search(name) for name in names) else "look"
                 yield Hit(node, f"{says} by a score on {said}: the test set has become a validation set.", sure)
                 break
+
+
+def taken(name: str, where: Where) -> bool:
+    """Whether this is a parameter. By a name as short as that it may be given any data: the call says which."""
+    return any(one.how == "param" for one in where.block.scope.defs.get(name, []))
 
 
 def trained(step: Step) -> bool:
@@ -98,6 +106,7 @@ TESTED = re.compile(
     r"dataloader|examples|features|labels|targets|inputs|split|rows|frame|images|texts))?$",
     re.I,
 )
+SHORT = re.compile(r"(^|_)te$", re.I)
 Sink = tuple[ast.AST, list[Any], Where, str]
 
 
