@@ -180,3 +180,11 @@ def test_captured_terms_are_compared(captures: dict[str, Subject]) -> None:
 def test_a_warm_up_that_begins_at_zero_is_no_small_rate(captures: dict[str, Subject]) -> None:
     assert outcome("update_ratio", captures["warm-up"]) == "healthy"
     assert outcome("lr_range", captures["warm-up"]) == "in_range"
+
+
+@pytest.mark.parametrize("exam", ["learning_curve", "seed_spread", "shortcut", "confident_errors"])
+def test_held_out_inputs_without_targets_end_no_exam(exam: str) -> None:
+    batches = classes(128)
+    subject = Subject(Dropping(), F.cross_entropy, batches, val_batches=[(x, None) for x, _ in batches[:4]])
+    sat = ask(exam, subject)
+    assert "failed" not in str(getattr(sat.answer, "why", ""))

@@ -76,6 +76,13 @@ class Lab:
     def val_batches(self) -> list[Batch]:
         return self.subject.val_batches
 
+    @cached_property
+    def val_pairs(self) -> list[Batch]:
+        """The held-out batches that a loss can be taken on: inputs may have been kept without their targets."""
+        if all(batch.target is None for batch in self.batches):
+            return self.val_batches
+        return [batch for batch in self.val_batches if batch.target is not None]
+
     def place(self, name: str = "") -> Place | None:
         return self.subject.place(name)
 

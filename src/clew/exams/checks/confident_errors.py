@@ -53,7 +53,7 @@ class Judged(NamedTuple):
 
 @exam("confident_errors", needs=("loss",), seconds=1.0)
 def examine(lab: Lab) -> Answer:
-    batches = lab.val_batches or lab.batches
+    batches = lab.val_pairs or lab.batches
     labels = labels_of(lab, batches)
     if labels is None or labels.kind != "classes" or labels.dense:
         return Unclear("the batches hold no class label for each example")

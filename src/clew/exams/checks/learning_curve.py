@@ -45,7 +45,7 @@ class Errors(NamedTuple):
 @exam("learning_curve", needs=("loss", "validation"), seconds=8.0, steps=len(SHARES) * STEPS + len(RATES) * TRIAL)
 def examine(lab: Lab) -> Answer:
     pool = pool_of(lab.batches)
-    held_out = sum(rows(batch) for batch in lab.val_batches)
+    held_out = sum(rows(batch) for batch in lab.val_pairs)
     if pool is None or pool.examples < FEWEST or held_out < FEWEST_HELD_OUT:
         return Unclear("a curve over the amount of data needs 64 training and 16 validation examples that stack")
     model = starting(lab, pool)
@@ -53,7 +53,7 @@ def examine(lab: Lab) -> Answer:
         return Unclear("no parameter of the model takes a gradient")
     state = {name: value.clone() for name, value in model.state_dict().items()}
     order = torch.randperm(pool.examples, generator=lab.generator())
-    untrained = _measure(lab, model, lab.val_batches, 1.0)
+    untrained = _measure(lab, model, lab.val_pairs, 1.0)
 
     def run(index: torch.Tensor, steps: int, rate: float) -> list[float]:
         model.load_state_dict(state)
@@ -73,7 +73,7 @@ def examine(lab: Lab) -> Answer:
         model.eval()
         curve.append(
             Errors(
-                _measure(lab, model, seen, untrained), _measure(lab, model, lab.val_batches[:MOST_MEASURED], untrained)
+                _measure(lab, model, seen, untrained), _measure(lab, model, lab.val_pairs[:MOST_MEASURED], untrained)
             )
         )
     if not all(math.isfinite(value) for errors in curve for value in errors):

@@ -67,7 +67,7 @@ def examine(lab: Lab) -> Answer:
 def _run(lab: Lab, seed: int) -> tuple[float, float]:
     """The loss before and after."""
     model = redrawn(lab, seed)
-    measured = (lab.val_batches or lab.batches)[:MEASURED]
+    measured = (lab.val_pairs or lab.batches)[:MEASURED]
     start = mean_loss(lab, model, measured)
     order = torch.randperm(len(lab.batches), generator=lab.generator(seed)).tolist()
     optimizer = own_optimizer(lab, model) or lab.optimizer(model)

@@ -45,7 +45,7 @@ def examine(lab: Lab) -> Answer:
     labels = labels_of(lab, lab.distinct)
     if labels is None or labels.dense:
         return Unclear("there is no label for each example as a whole")
-    batches = (lab.val_batches or lab.batches)[:MOST_BATCHES]
+    batches = (lab.val_pairs or lab.batches)[:MOST_BATCHES]
     if min(rows(batch) for batch in batches) < FEWEST:
         return Unclear("batches of fewer than eight examples leave too little to exchange")
     shown = shown_inputs(batches[0])
