@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from clew.observe.hooks import watching
 from clew.observe.watches.actor_pull import ActorPull
+from clew.observe.watches.critic_in_loss import CriticInLoss
 from clew.observe.watches.mode_in_validation import ModeInValidation
 from clew.observe.watches.optimizer_coverage import OptimizerCoverage
 from clew.observe.watches.policy_direction import PolicyDirection
@@ -118,3 +119,44 @@ def test_an_actor_that_learns_through_its_critic(tmp_path: Any, sign: float, out
         told = next(held.read() for held in recorder.watches if isinstance(held, ActorPull))
     assert isinstance(told, Saw)
     assert told.outcome == outcome
+
+
+class Valued(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+
+    def forward(self, state: torch.Tensor, action: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.body(torch.cat([state, action], 1))
+        return out
+
+
+def remembered() -> None:
+    """An actor that gives one number and learns through its critic, from states that were met."""
+    torch.manual_seed(0)
+    env, actor, critic = Line(), nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)), Valued()
+    first, second = (torch.optim.Adam(held.parameters(), lr=1e-3) for held in (actor, critic))
+    state, _ = env.reset()
+    met = []
+    for _ in range(60):
+        here = torch.tensor(state).reshape(1, 2)
+        action = actor(here).item()
+        state, reward, *_ = env.step(action)
+        met.append((here, torch.full((1, 1), action), torch.full((1, 1), reward)))
+        if len(met) < 20:
+            continue
+        states, actions, rewards = (torch.cat(part) for part in zip(*met[-16:], strict=True))
+        second.zero_grad()
+        (critic(states, actions) - rewards).square().mean().backward()
+        second.step()
+        first.zero_grad()
+        (-critic(states, actor(states))).mean().backward()
+        first.step()
+
+
+def test_an_actor_is_not_taken_for_a_critic_that_no_loss_reaches(tmp_path: Any) -> None:
+    with watching(tmp_path, [CriticInLoss]) as recorder:
+        remembered()
+        (held,) = recorder.watches
+        told = held.read()
+    assert not (isinstance(told, Saw) and told.outcome == "left_out"), told

@@ -34,7 +34,7 @@ from clew.records.clue import Answer, Reading, Unclear
 from clew.records.place import Place
 
 BATCHES = 4
-PINNED = 0.5
+PINNED = 0.75
 THROUGH = ("MaxPool", "AvgPool", "NativeDropout", "AdaptiveMaxPool")
 
 

@@ -161,6 +161,7 @@ class Study:
         self.columns: Columns | None = None
         self.critics: dict[int, Critic] = {}
         self.pulled: dict[Place | None, list[bool]] = {}  # whether a backward pulled at the values of a loss at all
+        self.actors: set[int] = set()  # networks whose answers another one is asked about
         self.reached: set[int] = set()  # networks that a loss trains, since the last step
         self.written = 0
 
@@ -196,6 +197,10 @@ class Study:
             self.policy.acted.clear()
         self.last_step = event.step
         self.networks.forward(event)
+        for tensor in tensors_in(event.inputs, torch):
+            fed_by = self.nodes.get(key(tensor.grad_fn)) if tensor.grad_fn is not None else None
+            if fed_by is not None and fed_by.model != event.model:
+                self.actors.add(fed_by.model)
         rows = observations(event.inputs, self.experience.width)
         outputs = list(numbers(event.output))
         count = len(rows) if rows is not None else len(outputs[0][1]) if outputs else 0
@@ -421,7 +426,7 @@ class Study:
             for call in self.nodes.values()
             if call.grad and call.rows > 1 and call.keys and all(out.shape[1] == 1 for out in call.outputs)
         }
-        for model in asked:
+        for model in asked - self.actors:
             network = self.networks.held.get(model)
             if network is not None and len(self.critics) < 64:
                 held = self.critics.get(model, Critic(0, 0, network.place))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 KEPT = 30
 ENOUGH = 3
 LAYERS = 500
+PINNED = 0.75
 VALUES = 200_000
 MODULES = (nn.Tanh, nn.Sigmoid, nn.Hardtanh, nn.Hardsigmoid)
 NODES = ("Tanh", "Sigmoid", "Hardtanh", "Hardsigmoid")
@@ -91,7 +92,7 @@ class ActivationSaturation(Watch):
             self.layers.setdefault(layer, deque(maxlen=KEPT)).append(share)
             if layer not in self.places:
                 used = self.recorder.place()
-                self.places[layer] = layer_places(self.recorder, layer, used, before, share > 0.5)
+                self.places[layer] = layer_places(self.recorder, layer, used, before, share > PINNED)
 
     def read(self) -> Answer:
         if not self.calls:
@@ -106,7 +107,7 @@ class ActivationSaturation(Watch):
         worst = max(late, key=lambda layer: late[layer])
         name = layer_name(self.recorder, worst)
         reading = Reading(largest_share_of_pinned_values=late[worst], layer=name, layers=len(late))
-        if late[worst] <= 0.5:
+        if late[worst] <= PINNED:
             return reading
         first, *rest = self.places[worst] or (Place(),)
         return reading.at(first._replace(module=name), *rest)

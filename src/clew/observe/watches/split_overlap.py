@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FEWEST = 8
 TRAINED = 24
+BY_CALL = 48  # without a loader few rows may be anything, such as the positions that a layer is asked for
 ALL = 0.9
 NATURAL = 0.02
 
@@ -119,7 +120,7 @@ def by_call(feed: Feed) -> list[Compared]:
     if partner is not None and partner.digested >= len(known):
         known |= dict.fromkeys(partner.rows)
         coverage, twins, place = partner.coverage(), partner.twins(), partner.place
-    if len(known) < TRAINED or feed.twins > NATURAL:
+    if len(known) < BY_CALL or feed.twins > NATURAL:
         return []
     found = []
     for group in feed.groups.values():
