@@ -74,3 +74,11 @@ def test_what_an_agent_went_through_has_no_labels(tmp_path: Path) -> None:
     np.savez(tmp_path / "table.npz", a=state[:, 0], b=state[:, 1], timeouts=ends)
     found, _ = tables([(str(tmp_path / "table.npz"), "table.npz")])
     assert [family.target for family in families_of(found)] == ["timeouts"]
+
+
+def test_shards_in_the_order_of_their_class_are_coded_alike(tmp_path: Path) -> None:
+    for number, classes in enumerate(((0, 1, 2), (2, 3, 4))):
+        rows = [f"{float(kind) + 0.01 * at},{kind}" for kind in classes for at in range(40)]
+        (tmp_path / f"train-{number}.csv").write_text("\n".join(["width,label", *rows]) + "\n")
+    answer = seen(tmp_path).get("file_label_coding")
+    assert answer is None or answer.outcome == "same"

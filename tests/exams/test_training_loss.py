@@ -350,3 +350,13 @@ def test_quiet_leaves_out_every_kind_of_dropout() -> None:
         assert model.training
     assert model.get_submodule("drop").training
     assert float(model.get_buffer("norm.num_batches_tracked")) == 4
+
+
+@pytest.mark.parametrize("exam", ["overfit_one_batch", "learning_curve"])
+def test_what_is_frozen_now_may_be_learned_later(exam: str) -> None:
+    """As where a head is trained first, and the rest is set free after some epochs."""
+    model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 10))
+    model[0].requires_grad_(False)
+    held = classes()
+    told = why(exam, Subject(model, F.cross_entropy, [(0 * x, y) for x, y in held], val_batches=held))
+    assert "frozen" in told

@@ -16,10 +16,17 @@ from clew.exams.lab import Lab
 
 LEARNED = 0.1
 """Weights in another order cost at least so much more where the weights hold what was learned."""
+MOST_FROZEN = 0.3
 
 
 def trained_parameters(model: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def frozen_share(model: nn.Module) -> float:
+    """Of all weights, those that take no gradient: what cannot be learned then may be learned once they do."""
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    return sum(size for size, on in sizes if not on) / max(1, sum(size for size, _ in sizes))
 
 
 def own_optimizer(lab: Lab, model: nn.Module) -> torch.optim.Optimizer | None:

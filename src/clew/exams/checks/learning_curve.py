@@ -23,6 +23,7 @@ from torch import nn
 from clew.exams.batches import Batch, rows
 from clew.exams.checks._data_runs import RATES, pool_of, starting, train, trained_parameters
 from clew.exams.checks._data_tables import Labels, by_example, labels_of, prediction
+from clew.exams.checks._training_runs import MOST_FROZEN, frozen_share
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Saw, Unclear
@@ -51,6 +52,8 @@ def examine(lab: Lab) -> Answer:
     model = starting(lab, pool)
     if not trained_parameters(model):
         return Unclear("no parameter of the model takes a gradient")
+    if frozen_share(model) > MOST_FROZEN:
+        return Unclear("a large part of the model is frozen in the captured step")
     state = {name: value.clone() for name, value in model.state_dict().items()}
     order = torch.randperm(pool.examples, generator=lab.generator())
     untrained = _measure(lab, model, lab.val_pairs, 1.0)

@@ -26,7 +26,7 @@ from clew.exams.batches import Batch, is_values, rows, take, tensors
 from clew.exams.checks._network_rows import fewer
 from clew.exams.checks._training_loss import Known, answer, exchanged, floats, recognise
 from clew.exams.checks._training_quiet import quiet, repeating
-from clew.exams.checks._training_runs import trained_parameters
+from clew.exams.checks._training_runs import MOST_FROZEN, frozen_share, trained_parameters
 from clew.exams.checks.capacity import rebuilds_input
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
@@ -90,6 +90,8 @@ def examine(lab: Lab) -> Answer:
         parameters = sum(held.numel() for held in trained_parameters(lab.fresh()))
         if parameters < values:
             return Unclear(f"{parameters} parameters cannot hold the {values} targets of the batch")
+    if best.share >= FITS and (frozen := frozen_share(lab.fresh())) > MOST_FROZEN:
+        return Unclear(f"{frozen:.0%} of the weights are frozen in the captured step")
     if best.share >= PARTLY and best.falling and _far(batch):
         return Unclear(f"the targets are so large that {best.steps} steps do not get there; the loss is still falling")
     return Reading(final_over_initial=best.share, **_figures(best))
