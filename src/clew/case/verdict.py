@@ -9,6 +9,9 @@ from clew.knowledge.model import Knowledge
 ENOUGH = 3
 """Fewer checks than this that all passed show too little to call anything healthy."""
 
+LEADS, NEAR = 0.35, 0.2
+"""What "nothing wrong" must come to where it is not half of all, and what no cause may come to then."""
+
 
 class Verdict(NamedTuple):
     word: str  # "fault" | "suspect" | "healthy" | "undecided"
@@ -24,7 +27,7 @@ def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
     lead = weighing.shares[0]
     if lead.credence > LOCALISED and not is_null(knowledge, lead.cause) and seen:
         return Verdict("fault", "One explanation stands out; its mechanism has not been seen yet.")
-    if seen and lead.cause == "none.healthy" and weighing.sound > LOCALISED and len(passed) >= ENOUGH:
+    if seen and lead.cause == "none.healthy" and _sound(knowledge, weighing) and len(passed) >= ENOUGH:
         # Of fifty checks on a sound run one or two come out odd: the weighing says whether that means anything.
         return Verdict("healthy", f"{len(passed)} checks passed; what else was seen fits a sound run.")
     if seen:
@@ -35,3 +38,12 @@ def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
         return Verdict("healthy", f"All {len(passed)} checks that were made passed.")
     made = f"only {len(passed)} passed check{'s' * (len(passed) != 1)}" if passed else "nothing yet"
     return Verdict("undecided", f"Too little was observed to say: {made}.")
+
+
+def _sound(knowledge: Knowledge, weighing: Weighing) -> bool:
+    """Whether sound explanations have it together, or nothing wrong leads and no cause comes near: oddities that nothing
+    explains are what a sound run has too."""
+    if weighing.sound > LOCALISED:
+        return True
+    others = [held.credence for held in weighing.shares if not is_null(knowledge, held.cause)]
+    return weighing.shares[0].credence >= LEADS and max(others, default=0.0) <= NEAR

@@ -1,0 +1,34 @@
+"""One word for what was weighed."""
+
+import pytest
+
+from clew.case.verdict import judge
+from clew.case.weigh import Share, Weighed, Weighing
+from clew.knowledge import load
+
+CLUES = (
+    Weighed("loss_plateau", "early_high", "seen", 1.0),
+    *(Weighed(f"check {number}", "passed", "absent", 1.0) for number in range(4)),
+)
+
+
+def weighing(sound: float, **shares: float) -> Weighing:
+    held = [Share(cause.replace("__", "."), credence, 0.01) for cause, credence in shares.items()]
+    held.sort(key=lambda share: -share.credence)
+    return Weighing((), tuple(held), 1.0 - sum(shares.values()), CLUES, {}, sound)
+
+
+@pytest.mark.parametrize(
+    ("sound", "shares", "word"),
+    [
+        (0.8, {"none__healthy": 0.7, "hp__lr_too_low": 0.1}, "healthy"),
+        (0.45, {"none__healthy": 0.37, "hp__lr_too_low": 0.16, "loss__saturated": 0.08}, "healthy"),
+        (0.45, {"none__healthy": 0.37, "hp__lr_too_low": 0.3}, "suspect"),
+        (0.30, {"none__healthy": 0.25, "hp__lr_too_low": 0.1}, "suspect"),
+        (0.30, {"none__slow": 0.45, "hp__lr_too_low": 0.1}, "suspect"),
+        (0.30, {"none__healthy": 0.2, "hp__lr_too_low": 0.6}, "fault"),
+    ],
+)
+def test_the_word(sound: float, shares: dict[str, float], word: str) -> None:
+    """Where nothing wrong leads and no cause comes near, an oddity is one that a sound run has too."""
+    assert judge(load(), weighing(sound, **shares)).word == word
