@@ -41,8 +41,8 @@ def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
 
 
 def _sound(knowledge: Knowledge, weighing: Weighing) -> bool:
-    """Whether sound explanations have it together, or nothing wrong leads and no cause comes near: oddities that nothing
-    explains are what a sound run has too."""
+    """Whether sound explanations have it together, or nothing wrong leads and no cause comes near: a sound run has
+    oddities too that nothing explains."""
     if weighing.sound > LOCALISED:
         return True
     others = [held.credence for held in weighing.shares if not is_null(knowledge, held.cause)]

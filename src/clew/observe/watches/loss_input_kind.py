@@ -32,7 +32,7 @@ WANT_LOGS = frozenset(("nll_loss", "kl_div", "ctc_loss"))
 WANT_PROBABILITIES = frozenset(("binary_cross_entropy",))
 CLAMPS = frozenset(("Clamp", "ClampMin", "ClampMax"))
 OVERLAP = "an overlap written by hand"
-TRIES = 4
+TRIES = 12
 TWICE, RAW, FITS = "probabilities_into_logit_loss", "logits_into_probability_loss", "fits"
 
 

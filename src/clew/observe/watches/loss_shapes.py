@@ -34,7 +34,7 @@ ELEMENTWISE = frozenset(
 
 PAIRS = frozenset("Mm Addmm Bmm Cdist EuclideanDist".split())
 TABLE = 64
-TRIES = 4
+TRIES = 12
 
 
 class LossShapes(Watch):
