@@ -136,16 +136,9 @@ def test_what_chance_does_is_what_drawing_shows() -> None:
     )
 
 
-def pictures(invert: bool, brighter: float = 0.0) -> None:
-    torch.manual_seed(0)
-    ink = (torch.rand(400, 1, 8, 8) < 0.25).float() * torch.rand(400, 1, 8, 8)
-    labels = (ink[:, 0, :4].sum((1, 2)) > ink[:, 0, 4:].sum((1, 2))).long()
-    ink = (ink - 0.125) / 0.25
-    other = -ink + 1.5 if invert else ink + brighter
-    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+def by_turns(model: nn.Module, loader: DataLoader[Any], held: DataLoader[Any]) -> None:
+    """Epochs of training with an evaluation after each."""
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    loader = DataLoader(TensorDataset(ink[:300], labels[:300]), batch_size=30, shuffle=True)
-    held = DataLoader(TensorDataset(other[300:], labels[300:]), batch_size=50)
     for _ in range(3):
         for x, y in loader:
             optimizer.zero_grad()
@@ -154,6 +147,18 @@ def pictures(invert: bool, brighter: float = 0.0) -> None:
         with torch.no_grad():
             for x, _ in held:
                 model(x)
+
+
+def pictures(invert: bool, brighter: float = 0.0) -> None:
+    torch.manual_seed(0)
+    ink = (torch.rand(400, 1, 8, 8) < 0.25).float() * torch.rand(400, 1, 8, 8)
+    labels = (ink[:, 0, :4].sum((1, 2)) > ink[:, 0, 4:].sum((1, 2))).long()
+    ink = (ink - 0.125) / 0.25
+    other = -ink + 1.5 if invert else ink + brighter
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2))
+    loader = DataLoader(TensorDataset(ink[:300], labels[:300]), batch_size=30, shuffle=True)
+    held = DataLoader(TensorDataset(other[300:], labels[300:]), batch_size=50)
+    by_turns(model, loader, held)
 
 
 def test_pictures_that_one_side_inverts(tmp_path: Any) -> None:
@@ -180,17 +185,9 @@ def test_pictures_that_training_brightens_by_chance(tmp_path: Any) -> None:
         torch.manual_seed(0)
         images, labels = torch.randn(300, 1, 6, 6), torch.randint(0, 2, (300,))
         model = nn.Sequential(nn.Flatten(), nn.Linear(36, 2))
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
         loader = DataLoader(Brightened(images[:200], labels[:200]), batch_size=20, shuffle=True)
         held = DataLoader(TensorDataset(images[200:], labels[200:]), batch_size=50)
-        for _ in range(3):
-            for x, y in loader:
-                optimizer.zero_grad()
-                F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-            with torch.no_grad():
-                for x, _ in held:
-                    model(x)
+        by_turns(model, loader, held)
 
     assert answer(tmp_path, InputStatisticsMatch, loop)["outcome"] != "one_step_apart"
 
