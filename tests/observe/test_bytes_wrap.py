@@ -121,3 +121,17 @@ def test_what_was_added_is_told_with_its_sign() -> None:
     assert wrapped(image, image - np.uint8(30)) == (-30, 30)
     assert wrapped(image // 2, image // 2 + np.uint8(40)) is None
     assert wrapped(image, image) is None
+
+
+def test_an_error_while_comparing_is_said_and_ends_the_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = Bytes()
+
+    def fails(*_: Any) -> None:
+        raise ValueError("odd array")
+
+    monkeypatch.setattr(held, "_returned", fails)
+    held._following = True
+    held._profile(sys._getframe(), "return", np.zeros(3))
+    assert held.broken == "ValueError: odd array"
+    held.start()
+    assert sys.getprofile() is None

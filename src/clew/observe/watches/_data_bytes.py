@@ -50,6 +50,7 @@ class Bytes:
 
     def __init__(self) -> None:
         self.found: Wrapped | None = None
+        self.broken = ""  # why it looks no further
         self.windows = 0
         self._following = False
         self._events = self._compared = 0
@@ -76,7 +77,8 @@ class Bytes:
         elif event == "return" and value is not None and is_users(frame.f_code.co_filename):
             try:
                 self._returned(frame, value)
-            except Exception:  # noqa: BLE001  # an error here would be raised in the script
+            except Exception as error:  # noqa: BLE001  # an error here would be raised in the script
+                self.broken, self.windows = f"{type(error).__name__}: {error}", WINDOWS
                 self.stop()
 
     def _returned(self, frame: FrameType, value: Any) -> None:

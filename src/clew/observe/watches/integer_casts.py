@@ -55,6 +55,8 @@ class IntegerCasts(Watch):
             how = f"{held.by:+d} in eight bits" if held.by else "cast to eight bits"
             says = f"{held.name} {how}: {held.changed} of {held.of} values found no room and wrapped around"
             return Saw("wraps", changed=held.changed, of=held.of, what=held.name).at(held.place).saying(says)
+        if self.bytes.broken:
+            return Unclear(f"arrays could not be compared: {self.bytes.broken}")
         if not LEDGER.frames:
             return Unclear("no table was seen to be read")
         return Saw("fits", tables=len(LEDGER.frames))

@@ -64,9 +64,7 @@ class TokenCoding(FedWatch):
         self.evaluation: dict[Key, Counts] = {}
         self.places: dict[Key, Place | None] = {}
         self.known: set[tuple[Key, int]] = set()
-        self.stands_for: dict[
-            int, int
-        ] = {}  # a model that was only evaluated -> the trained one that it was loaded from
+        self.stands_for: dict[int, int] = {}  # a model only evaluated -> the trained one that it was loaded from
 
     def forward(self, event: Forward) -> None:
         super().forward(event)
