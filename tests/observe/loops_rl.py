@@ -249,7 +249,7 @@ def dqn(
 
 
 def ppo(
-    mask: bool = True,
+    mask: bool | str = True,
     sign: float = 1.0,
     scale: float = 1.0,
     rate: float = 1e-3,
@@ -263,7 +263,8 @@ def ppo(
 ) -> Any:
     """Lambda returns over rollouts of four environments side by side, in shuffled minibatches. `front` sums them from
     the wrong end, `scaled` brings observations to one scale in a module that changes while it is used. What is named in
-    `by_lane` is made flat one environment after the other, and `turned` leaves the targets in the order of the loop."""
+    `by_lane` is made flat one environment after the other, and `turned` leaves the targets in the order of the loop. `mask`
+    may name the one thing that an end cuts: the value, or the advantages."""
     np.random.seed(0)
     torch.manual_seed(0)
     at_once = gym.vector.AutoresetMode.SAME_STEP
@@ -302,8 +303,9 @@ def ppo(
             advantages = torch.zeros_like(roll["rewards"])
             for t in range(32) if front else reversed(range(32)):
                 then = roll["values"][t + 1] if front and t < 31 else then
-                going = 1 - roll["ends"][t] if mask else 1.0
-                value = roll["after"][t] if past_the_end else then * going
+                value_goes = 1 - roll["ends"][t] if mask in (True, "value") else 1.0
+                going = 1 - roll["ends"][t] if mask in (True, "advantages") else 1.0
+                value = roll["after"][t] if past_the_end else then * value_goes
                 delta = roll["rewards"][t] + GAMMA * value - roll["values"][t]
                 before = 1 - roll["ends"][t - 1] if front and t else going
                 running = delta + GAMMA * 0.9 * before * running

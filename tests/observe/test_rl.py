@@ -106,6 +106,8 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(dqn, mask=False), TerminalHandling, "bootstraps_over_terminal"),
     (partial(ppo, mask=False), TerminalHandling, "bootstraps_over_terminal"),
     (partial(ppo, mask=False, scale=0.1), TerminalHandling, "bootstraps_over_terminal"),
+    (partial(ppo, mask="value"), TerminalHandling, "bootstraps_over_terminal"),
+    (partial(ppo, mask="advantages"), TerminalHandling, "bootstraps_over_terminal"),
     (partial(dqn, limit_ends=True, limit=6), TerminalHandling, "truncation_as_terminal"),
     (partial(actor_critic, sign=1.0), PolicyDirection, "against"),
     (partial(ppo, sign=-1.0), PolicyDirection, "against"),

@@ -177,6 +177,9 @@ def ends(fitted: Fitted, rows: list[Row], targets: dict[tuple[int, int], float])
     last = _last_values(fitted, rows, targets)
     reaches = np.abs(last) > CLEAR * fitted.tolerance
     with_value |= clear & reaches & (np.abs(aimed - whole * rewards - last) <= 3 * fitted.tolerance)
+    for over in _half_cut(fitted, later):
+        reaches = np.abs(over) > CLEAR * fitted.tolerance
+        with_value |= clear & reaches & (np.abs(aimed - whole * rewards - over) <= 3 * fitted.tolerance)
     without = clear & (np.abs(aimed - scale * rewards) <= 3 * fitted.tolerance)
     both = with_value & without
     return Ends(
@@ -194,6 +197,15 @@ def _last_values(fitted: Fitted, rows: list[Row], targets: dict[tuple[int, int],
         value = row.after.get(part.source) if part.target and part.source is not None else None
         found.append(np.nan if value is None else float(value[0]))
     return np.array(found) * float(fitted.slopes.sum())
+
+
+def _half_cut(fitted: Fitted, later: Floats) -> list[Floats]:
+    """What a lambda return brings over an end at which only one of its two parts was cut: the advantages of the next
+    episode without the value of what followed, or that value without those advantages."""
+    if not (fitted.part.target and fitted.part.source is not None):
+        return []
+    value, target = later[:, 0], later[:, 1]
+    return [(target - value) * fitted.slopes[1], value * float(fitted.slopes.sum())]
 
 
 def _scales(fitted: Fitted, aimed: Floats, rewards: Floats, brought: Floats) -> tuple[float, float]:
