@@ -263,8 +263,8 @@ def ppo(
 ) -> Any:
     """Lambda returns over rollouts of four environments side by side, in shuffled minibatches. `front` sums them from
     the wrong end, `scaled` brings observations to one scale in a module that changes while it is used. What is named in
-    `by_lane` is made flat one environment after the other, and `turned` leaves the targets in the order of the loop. `mask`
-    may name the one thing that an end cuts: the value, or the advantages."""
+    `by_lane` is made flat one environment after the other, and `turned` leaves the targets in the order of the loop.
+    `mask` may name the one thing that an end cuts: the value, or the advantages."""
     np.random.seed(0)
     torch.manual_seed(0)
     at_once = gym.vector.AutoresetMode.SAME_STEP

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from loops_data import answer
+from loops_training import text_at
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -20,6 +21,7 @@ from clew.observe.watches.fit_before_split import FitBeforeSplit
 from clew.observe.watches.integer_casts import IntegerCasts
 from clew.observe.watches.loss_reaches_parameters import LossReachesParameters
 from clew.observe.watches.narrow_pass import NarrowPass
+from clew.observe.watches.output_rectified import OutputRectified
 from clew.observe.watches.state_growth import StateGrowth
 from clew.observe.watches.unused_parameters import UnusedParameters
 
@@ -76,6 +78,50 @@ def narrow(width: int, dropout: float = 0.0) -> nn.Module:
 ])  # fmt: skip
 def test_one_number_that_everything_passes_through(tmp_path: Any, make: Callable[[], nn.Module], outcome: str) -> None:
     assert answer(tmp_path, NarrowPass, lambda: trained(make()))["outcome"] == outcome
+
+
+class Ending(nn.Module):
+    def __init__(self, how: str, outputs: int) -> None:
+        super().__init__()
+        self.how = how
+        self.body = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, outputs))
+        self.last = nn.ReLU() if how == "module" else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.last(self.body(x))
+        return F.relu(x) if self.how == "function" else x
+
+
+def ended(how: str, classes: int, below: bool = True) -> Callable[[], None]:
+    def loop() -> None:
+        torch.manual_seed(0)
+        x = torch.randn(64, 6)
+        y = (x @ torch.randn(6, classes)).argmax(1) if classes > 1 else x[:, :1] if below else x[:, :1].abs()
+        model = Ending(how, classes)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for _ in range(30):
+            optimizer.zero_grad()
+            loss: Any = F.cross_entropy(model(x), y) if classes > 1 else F.mse_loss(model(x), y)
+            loss.backward()
+            optimizer.step()
+
+    return loop
+
+
+@pytest.mark.parametrize(("how", "classes", "below", "outcome"), [
+    ("function", 12, True, "scores"),
+    ("module", 12, True, "scores"),
+    ("function", 1, True, "predictions"),
+    ("module", 1, True, "predictions"),
+    ("function", 1, False, "free"),
+    ("none", 12, True, "free"),
+    ("none", 1, True, "free"),
+])  # fmt: skip
+def test_a_rectifier_behind_the_last_layer(tmp_path: Any, how: str, classes: int, below: bool, outcome: str) -> None:
+    said = answer(tmp_path, OutputRectified, ended(how, classes, below))
+    assert said["outcome"] == outcome, said
+    if outcome != "free" and how == "module":
+        assert "self.last = nn.ReLU()" in text_at(said)
 
 
 class Skipping(nn.Module):
