@@ -18,6 +18,7 @@ from clew.observe.watches._data_drift import Means
 from clew.observe.watches._data_whole import whole
 from clew.observe.watches.batch_order import BatchOrder
 from clew.observe.watches.fit_before_split import FitBeforeSplit
+from clew.observe.watches.input_layout import InputLayout
 from clew.observe.watches.integer_casts import IntegerCasts
 from clew.observe.watches.loss_reaches_parameters import LossReachesParameters
 from clew.observe.watches.narrow_pass import NarrowPass
@@ -122,6 +123,49 @@ def test_a_rectifier_behind_the_last_layer(tmp_path: Any, how: str, classes: int
     assert said["outcome"] == outcome, said
     if outcome != "free" and how == "module":
         assert "self.last = nn.ReLU()" in text_at(said)
+
+
+def pictures(how: str) -> Tensor:
+    """Bright squares of one colour on a dark ground, channels last, brought to the front."""
+    held = 0.1 * torch.rand(64, 16, 16, 3)
+    for one in held:
+        top, left, colour = (int(torch.randint(0, most, ())) for most in (8, 8, 3))
+        one[top : top + 8, left : left + 8, colour] += 0.8
+    if how == "noise":
+        held = torch.rand_like(held)
+    return held.reshape(64, 3, 16, 16) if how == "renamed" else held.permute(0, 3, 1, 2)
+
+
+def courses(how: str) -> Tensor:
+    """Three waves of several sizes, features first, as a recurrent network wants them."""
+    time = torch.arange(40.0) / 6 + 6 * torch.rand(64, 3, 1)
+    held = time.sin() * torch.tensor([1.0, 2.0, 5.0])[:, None] + 0.1 * torch.randn(64, 3, 40)
+    if how == "noise":
+        held = torch.randn_like(held)
+    return held.reshape(64, 40, 3) if how == "renamed" else held.transpose(1, 2)
+
+
+class Reads(nn.Module):
+    def __init__(self, flat: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(flat, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x.flatten(1))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("make", [pictures, courses])
+@pytest.mark.parametrize(("how", "outcome"), [("renamed", "renamed"), ("moved", "as_named"), ("noise", "as_named")])
+def test_axes_that_were_renamed_in_place_of_moved(
+    tmp_path: Any, make: Callable[[str], Tensor], how: str, outcome: str
+) -> None:
+    def loop() -> None:
+        torch.manual_seed(0)
+        x = make(how)
+        trained(Reads(x[0].numel()), x)
+
+    said = answer(tmp_path, InputLayout, loop)
+    assert said["outcome"] == outcome, said
 
 
 class Skipping(nn.Module):

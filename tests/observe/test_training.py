@@ -188,6 +188,30 @@ def test_a_slow_schedule_that_is_one_batch_ahead_is_no_fault(tmp_path: Path, ord
     assert answers(tmp_path, loop, SchedulerSteps)["scheduler_steps"]["outcome"] == "plausible"
 
 
+@pytest.mark.parametrize(("base", "factor", "outcome"), [
+    (1e-2, 1e-2, "far_below"),
+    (1.0, 1e-2, "plausible"),  # a schedule that gives the rate itself
+    (1e-2, 1.0, "plausible"),
+])  # fmt: skip
+def test_a_schedule_that_gives_a_rate_where_a_factor_is_wanted(
+    tmp_path: Path, base: float, factor: float, outcome: str
+) -> None:
+    def decaying(step: int) -> float:
+        return factor * min((step + 1) / 10, 0.99**step)
+
+    loop = partial(
+        in_order,
+        "zero forward backward step schedule",
+        optimizer=lambda held: torch.optim.SGD(held.parameters(), lr=base),
+        scheduler=lambda held: schedulers.LambdaLR(held, decaying),
+        epochs=20,
+    )
+    said = answers(tmp_path, loop, SchedulerSteps)["scheduler_steps"]
+    assert said["outcome"] == outcome, said
+    if outcome == "far_below":
+        assert "def decaying" in text_at(said)
+
+
 def test_the_run_is_not_changed(tmp_path: Path) -> None:
     """Dropout, momentum, clipping and a schedule, with all watches and without: equal to the last bit."""
 

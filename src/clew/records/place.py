@@ -63,6 +63,9 @@ class Place(NamedTuple):
 
 
 MOST_TOLD = 3
+RESHAPED = "reshaped here"
+DEEDS = (RESHAPED,)
+"""Roles of lines that do what was seen, and not only something like it."""
 
 
 def told(hints: Iterable[Place], seen: Iterable[Place]) -> tuple[Place, ...]:
@@ -72,7 +75,7 @@ def told(hints: Iterable[Place], seen: Iterable[Place]) -> tuple[Place, ...]:
     configurations come before source, source before names of modules.
     """
     first, second = list(hints), list(seen)
-    if first and second and second[0].role and not first[0].role:
+    if first and second and second[0].role and (not first[0].role or second[0].role in DEEDS):
         first, second = second, first  # what was seen and can be said in words goes before what merely reads like it
     mixed = [*first[:1], *second[:1], *first[1:], *second[1:]]
     mixed.sort(key=_rank)

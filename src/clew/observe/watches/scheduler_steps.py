@@ -2,7 +2,7 @@
 
 Why it matters: a schedule counted in epochs and stepped per batch freezes the model within the first epoch; one
 counted in batches and stepped per epoch never leaves its beginning; one stepped before the optimiser skips its first
-rate.
+rate; and a function that gives a rate where LambdaLR wants a factor multiplies the rate with itself.
 Cannot tell: which horizon was intended when the rate is still moving.
 Silent when: the rate returns by design (warm restarts, cycles), the run itself ends with the schedule, the first
 step was skipped by a GradScaler, or the scheduler goes first and being one call ahead changes no rate by much.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from clew.observe.places import is_users, shown
 from clew.observe.watch import Answer, Backward, OptimizerEvent, Saw, SchedulerStep, Watch
 from clew.records.clue import Unclear
 from clew.records.place import Place
@@ -31,6 +32,9 @@ EARLY, LITTLE = 10, 0.2
 AHEAD = 0.04
 """Of all rates: what being one call ahead changed. A cosine over hundreds of batches does not notice."""
 LONG = 12
+FAR_BELOW, A_RATE, STEPS = 0.02, 0.2, 50
+"""Of the rate that the optimiser was given: all that a schedule ever lets through. A schedule that gives the rate
+itself belongs with an optimiser at 1."""
 RETURNS = ("CosineAnnealingWarmRestarts", "CyclicLR")
 
 
@@ -56,6 +60,7 @@ class Run:
         self.after_first_epoch = 0.0  # rate over highest rate when the second epoch began; 0 before that
         self.base = max(getattr(scheduler, "base_lrs", None) or [0.0])
         self.rises = True
+        self.function = _function(scheduler)
 
     def usual_place(self) -> Place | None:
         """Where most calls come from: one per epoch may be right, and those per batch beside it wrong."""
@@ -133,6 +138,13 @@ class SchedulerSteps(Watch):
             fault = self._too_fast(run) or self._too_slow(run)
             if fault:
                 return Saw("wrong_cadence", **figures).at(run.usual_place()).saying(fault)
+            if self._far_below(run):
+                says = (
+                    f"the optimiser was given a rate of {run.base:.3g}, and the schedule never lets more than "
+                    f"{self.rates[run.optimizer]:.3g} through"
+                )
+                places = (run.function, run.usual_place())
+                return Saw("far_below", base_rate=run.base, **figures).at(*places).saying(says)
             from_start = run.before_any and run.skipped_first and run.again_there
             first = from_start or run.between >= max(2, run.steps / 2)
             if run.steps > 1 and first and run.changed > AHEAD * run.meant:
@@ -155,6 +167,10 @@ class SchedulerSteps(Watch):
         if gone or early:
             return f"stepped once per batch, the schedule took the rate from {run.highest:.3g} to {run.rate:.3g}"
         return ""
+
+    def _far_below(self, run: Run) -> bool:
+        highest, steps = self.rates.get(run.optimizer, 0.0), self.taken.get(run.optimizer, 0)
+        return not run.rises and steps >= STEPS and run.base <= A_RATE and 0 < highest <= FAR_BELOW * run.base
 
     def _too_slow(self, run: Run) -> str:
         steps = self.taken.get(run.optimizer, 0)
@@ -190,6 +206,15 @@ def _horizon(scheduler: Any) -> int:
         if isinstance(held, int):
             return held
     return 0
+
+
+def _function(scheduler: Any) -> Place | None:
+    """The line of the user's function that a schedule asks for its factor."""
+    for function in getattr(scheduler, "lr_lambdas", None) or ():
+        code = getattr(getattr(function, "func", function), "__code__", None)
+        if code is not None and is_users(code.co_filename):
+            return Place(shown(code.co_filename), code.co_firstlineno, symbol=code.co_qualname)
+    return None
 
 
 def _rate(optimizer: Any) -> float | None:
