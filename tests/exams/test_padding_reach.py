@@ -53,10 +53,11 @@ def subject(attend: str, pool: str, padded: bool = True, causal: bool = False) -
         (subject("kept out", "read"), "read"),
         (subject("read", "kept out"), "read"),
         (subject("turned round", "turned round"), "instead"),
+        (subject("turned round", "kept out"), "instead"),
         (subject("read", "read", causal=True), "kept_out"),
         (subject("read", "read", padded=False), "unclear"),
     ],
-    ids=["masked", "averaged", "attended", "turned round", "causal", "no padding"],
+    ids=["masked", "averaged", "attended", "turned round", "turned round in attention alone", "causal", "no padding"],
 )
 def test_padding_reach(held: Subject, expected: str) -> None:
     assert outcome("padding_reach", held) == expected

@@ -63,8 +63,8 @@ class Place(NamedTuple):
 
 
 MOST_TOLD = 3
-RESHAPED = "reshaped here"
-DEEDS = (RESHAPED,)
+RESHAPED, ATTENDS = "reshaped here", "attends here"
+DEEDS = (RESHAPED, ATTENDS)
 """Roles of lines that do what was seen, and not only something like it."""
 
 

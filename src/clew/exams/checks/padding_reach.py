@@ -19,7 +19,7 @@ from clew.exams.checks._network_rows import seeded_walk
 from clew.exams.exam import exam
 from clew.exams.lab import Lab, Seen
 from clew.records.clue import Answer, Saw, Unclear
-from clew.records.place import Place
+from clew.records.place import ATTENDS, Place
 from clew.tape.tokens import padding
 
 ATTENTION = frozenset(
@@ -32,6 +32,7 @@ NOTHING = 1e-7
 """Of the largest gradient at any position: what a masked score of -1e9 leaves."""
 MOST, HALF = 0.8, 0.5
 ROWS = 2
+LOOKED = 24
 
 
 @exam("padding_reach", seconds=0.5)
@@ -52,12 +53,58 @@ def examine(lab: Lab) -> Answer:
     score = _said_of_real(output, padded)
     if score is None:
         return Unclear("no output depends on the embedded tokens")
-    found_back: tuple[torch.Tensor | None, ...] = torch.autograd.grad(score, embedded.value, allow_unused=True)
-    gradient = found_back[0]
+    turned = _turned(seen, embedded, padded)
+    if turned is not None:
+        return turned if turned.where else turned.at(embedded.place, lab.place())
+    gradient = _gradient(score, embedded)
     if gradient is None:
         return Unclear("no output depends on the embedded tokens")
     last = next((held.place for held in reversed(seen) if held.place is not None), None)
     return _judged(lab, last, gradient.flatten(2).norm(dim=2), padded, embedded)
+
+
+def _gradient(score: torch.Tensor, embedded: Seen, again: bool = False) -> torch.Tensor | None:
+    found: tuple[torch.Tensor | None, ...] = torch.autograd.grad(
+        score, embedded.value, allow_unused=True, retain_graph=again
+    )
+    return found[0]
+
+
+def _turned(seen: list[Seen], embedded: Seen, padded: torch.Tensor) -> Saw | None:
+    """Whether the first position, which is real, attends to padding and to no real position but itself. What else leads
+    past the attention does not matter here: the first result that depends on other positions tells."""
+    real = ~padded
+    real[:, 0] = False
+    later = [held for held in seen if held is not embedded]
+    for held in later[:LOOKED]:
+        value = _first_position(held.value, padded)
+        if value is None or not value.requires_grad:
+            continue
+        weights = torch.linspace(0.5, 1.5, value.numel(), device=value.device, dtype=value.dtype).view_as(value)
+        gradient = _gradient((value * weights).sum(), embedded, again=True)
+        if gradient is None:
+            continue
+        size = gradient.flatten(2).norm(dim=2)
+        reached = size > NOTHING * size.max()
+        read, kept = float(reached[padded].float().mean()), float(reached[real].float().mean())
+        if read >= MOST and kept < 1 - MOST:
+            told = Saw("instead", padding_read=read, tokens_read=kept, padded=int(padded.sum()))
+            at = [held.place._replace(role=ATTENDS)] if held.place is not None else []
+            return told.at(*at).saying("Attention looks at padding and at no other token: the mask is turned round.")
+        if read or kept:
+            return None
+    return None
+
+
+def _first_position(value: torch.Tensor, padded: torch.Tensor) -> torch.Tensor | None:
+    """What attention gives at the first position of every row."""
+    if value.dim() == 3 and value.shape[:2] == padded.shape:
+        return value[:, 0]
+    if value.dim() == 3 and value.shape[:2] == padded.T.shape:
+        return value[0]
+    if value.dim() == 4 and (value.shape[0], value.shape[2]) == tuple(padded.shape):
+        return value[:, :, 0]
+    return None
 
 
 def _judged(lab: Lab, at: Place | None, size: torch.Tensor, padded: torch.Tensor, embedded: Seen) -> Answer:
