@@ -81,6 +81,41 @@ def test_one_number_that_everything_passes_through(tmp_path: Any, make: Callable
     assert answer(tmp_path, NarrowPass, lambda: trained(make()))["outcome"] == outcome
 
 
+class TwoHeads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.one, self.other = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.body(x).tanh()
+        return self.one(h), self.other(h)
+
+
+@pytest.mark.parametrize(("how", "outcome"), [
+    ("written over", "loss_dropped"),
+    ("added", "all"),
+    ("never taken", "some_missing"),
+])  # fmt: skip
+def test_a_loss_that_is_written_over(tmp_path: Any, how: str, outcome: str) -> None:
+    def loop() -> None:
+        model = TwoHeads()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+        for _ in range(12):
+            x = torch.randn(16, 6)
+            scores, value = model(x)
+            loss = F.cross_entropy(scores, x[:, :3].argmax(1)) if how != "never taken" else torch.zeros(())
+            further = F.mse_loss(value, x[:, :1])
+            loss = loss + further if how == "added" else further
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+    said = answer(tmp_path, LossReachesParameters, loop)
+    assert said["outcome"] == outcome, said
+    if outcome == "loss_dropped":
+        assert "F.cross_entropy(scores" in text_at(said)
+
+
 class Ending(nn.Module):
     def __init__(self, how: str, outputs: int) -> None:
         super().__init__()

@@ -104,6 +104,33 @@ def test_other_weights_are_not(tmp_path: Path, weigh: Any, kind: str, outcome: s
     assert answer["outcome"] == outcome, answer
 
 
+def weighted(kind: str, turned: bool) -> None:
+    torch.manual_seed(0)
+    y = (torch.rand(600) < 0.2).long()
+    x = torch.randn(600, 5) + y[:, None]
+    share = torch.bincount(y).float() / len(y)
+    model = nn.Linear(5, 1 if kind == "two" else 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for part in torch.arange(600).reshape(12, 50):
+        optimizer.zero_grad()
+        if kind == "two":
+            given = share[1] / share[0] if turned else share[0] / share[1]
+            loss = F.binary_cross_entropy_with_logits(model(x[part])[:, 0], y[part].float(), pos_weight=given)
+        else:
+            loss = F.cross_entropy(model(x[part]), y[part], weight=share if turned else 1 / share)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+@pytest.mark.parametrize("kind", ["classes", "two"])
+@pytest.mark.parametrize(("turned", "outcome"), [(True, "weighs_less"), (False, "unclear")])
+def test_weights_of_a_loss_that_are_turned_round(tmp_path: Path, kind: str, turned: bool, outcome: str) -> None:
+    answer = answers(tmp_path, partial(weighted, kind, turned), SamplerWeights)["sampler_weights"]
+    assert answer["outcome"] == outcome, answer
+    if turned:
+        assert "F." in text_at(answer)
+
+
 @pytest.mark.parametrize(("weigh", "causes"), [(frequency, ["data.class_imbalance"]), (inverse, [])])
 def test_the_imbalance_is_named(tmp_path: Path, weigh: Any, causes: list[str]) -> None:
     assert first_finding(tmp_path, partial(trained, weigh))[1] == causes

@@ -37,7 +37,7 @@ class Translator(nn.Module):
         self.head = nn.Linear(8, WORDS)
 
     def forward(self, source: Tensor, before: Tensor) -> Tensor:
-        held = self.head(self.words(before) + self.words(source).mean(1, keepdim=True))
+        held = self.head(self.words(source).mean(1, keepdim=True) + self.words(before))
         assert isinstance(held, Tensor)
         return held
 
@@ -56,13 +56,14 @@ def train(of: Callable[[Tensor], tuple[Tensor, Tensor]], inside: bool = False) -
         optimizer.step()
 
 
-def copied() -> None:
+def copied(turned: bool = False, shifted: bool = True) -> None:
     model = Translator()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(6):
         ids = torch.randint(WORDS, (4, 10))
-        before = torch.cat([torch.zeros(4, 1, dtype=torch.long), ids[:, :-1]], 1)
-        loss = F.cross_entropy(model(ids, before).transpose(1, 2), ids)
+        wanted = ids.flip(1) if turned else ids
+        before = torch.cat([torch.zeros(4, 1, dtype=torch.long), wanted[:, :-1]], 1) if shifted else wanted
+        loss = F.cross_entropy(model(ids, before).transpose(1, 2), wanted)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -89,11 +90,18 @@ def test_a_forgotten_shift_is_seen(tmp_path: Any, inside: bool) -> None:
         lambda: train(masked),
         lambda: train(lambda ids: (ids, (ids + 1) % WORDS)),
         copied,
+        lambda: copied(turned=True),
     ],
-    ids=["shifted", "inside", "padded", "masked", "tags", "encoder and decoder"],
+    ids=["shifted", "inside", "padded", "masked", "tags", "encoder and decoder", "another sequence"],
 )
 def test_other_targets_pass(tmp_path: Any, loop: Callable[[], None]) -> None:
     assert answer(tmp_path, TokensAsTargets, loop)["outcome"] == "others"
+
+
+def test_a_decoder_that_is_fed_what_it_is_asked_for(tmp_path: Any) -> None:
+    told = answer(tmp_path, TokensAsTargets, lambda: copied(turned=True, shifted=False))
+    assert told["outcome"] == "fed_target"
+    assert told["where"][0]["line"]
 
 
 def test_rows_that_repeat_one_token_cannot_tell(tmp_path: Any) -> None:

@@ -2,7 +2,8 @@
 
 Looks at the gradients after backward and before a step, and where there are none at the graph of the loss itself, over
 all sampled steps and all losses together. A loss function that is given a copy of the model's output without its graph
-counts as cut off when nothing else that backward runs on holds the output either, whatever a penalty adds to it.
+counts as cut off when nothing else that backward runs on holds the output either, whatever a penalty adds to it. Where
+a loss is taken of what unreached parameters give, its result was dropped or written over.
 
 Why it matters: optimisers skip parameters without a gradient silently, so whatever lies behind a detach, an item or a
 re-wrapped tensor stays as it was initialised.
@@ -14,6 +15,7 @@ reaches them (two players, stop-gradient).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from clew.observe.watch import (
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 SETTLED = 2
 """Steps of an optimiser after which a parameter without a gradient is no matter of a branch not taken yet."""
 SHOWN = 5
+ENOUGH, DROPPED = 3, 8
+"""Calls of a loss function whose result is dropped: how many tell, and after how many nobody looks any more."""
 
 
 class LossReachesParameters(Reach):
@@ -56,6 +60,8 @@ class LossReachesParameters(Reach):
         self.without_graph: Place | None = None
         self.grad_mode = True
         self.missing: dict[int, tuple[int, int, list[Place]]] = {}
+        self.lost: dict[int, set[int]] = {}  # by optimiser: the tensors behind that
+        self.dropped: Counter[tuple[str, Place | None]] = Counter()  # losses taken of those
 
     def module(self, event: ModuleCall) -> None:
         self.handed.module(event)
@@ -68,6 +74,15 @@ class LossReachesParameters(Reach):
     @when_sampled
     def loss(self, event: LossCall) -> None:
         self.cut_off.loss(event)
+        lost = {mark for held in self.lost.values() for mark in held}
+        if lost and event.sampled and event.grad and event.result.grad_fn is not None and self._looks():
+            under: set[int] = set()
+            parameters_under([event.result], lambda leaf: under.add(id(leaf)))
+            if under & lost:
+                self.dropped[event.name, event.place] += 1
+
+    def _looks(self) -> bool:
+        return self.dropped.total() < DROPPED
 
     @when_sampled
     def before_backward(self, event: Backward) -> None:
@@ -103,6 +118,7 @@ class LossReachesParameters(Reach):
         if self.steps[event.number] <= SETTLED and missing:
             return
         self.missing[event.number] = self._named(missing, len(leaves))
+        self.lost[event.number] = {id(leaf) for leaf in missing} if self.missing[event.number][0] else set()
 
     def _named(self, missing: list[torch.Tensor], of: int) -> tuple[int, int, list[Place]]:
         places: list[Place] = []
@@ -147,6 +163,10 @@ class LossReachesParameters(Reach):
             of = sum(total for missing, total, _ in self.missing.values() if missing)
             places = [place for _, _, held in self.missing.values() for place in held]
             text = f"{count} of {of} trainable tensors never get a gradient from any loss of this run."
+            if self.dropped.total() >= ENOUGH:
+                (name, place), _ = self.dropped.most_common(1)[0]
+                says = f"{text} {name} is taken of what they give, and nothing that backward runs on holds its result."
+                return Saw("loss_dropped", missing=count, of=of).at(place, *places[:SHOWN]).saying(says)
             cut = sorted({name for held in self.handed.cut.values() for name in held})
             if cut:
                 says = f"{text} At {', '.join(cut[:3])} what they gave out goes on without its graph."

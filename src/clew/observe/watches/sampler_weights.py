@@ -1,7 +1,8 @@
-"""Does a weighted sampler draw the rare classes more often, or still less?
+"""Do a weighted sampler, or the weights of a loss, give the rare classes more, or still less?
 
 Read once for each loader whose sampler has a weight for every example: the labels that the data set keeps are held
-against the weights, where these are one number for each class.
+against the weights, where these are one number for each class. Of a classification loss with weights the labels are
+counted as they come.
 
 Why it matters: such weights are there to even the classes out. The frequency of a class in the place of its inverse
 takes from the rare ones what little they had, and the model never meets them.
@@ -23,7 +24,7 @@ from torch.utils.data import BatchSampler, Subset, TensorDataset, WeightedRandom
 from clew.observe.envs import patches_of
 from clew.observe.patches import unframe
 from clew.observe.places import users_place
-from clew.observe.watch import Answer, Batch, Saw, Unclear, Watch
+from clew.observe.watch import Answer, Batch, LossCall, Saw, Unclear, Watch, when_sampled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,10 @@ CLASSES = 1000
 PER_CLASS = 5  # examples, on average: numbers that are nearly all different are no labels
 SAME = 1e-4
 LESS = 0.7  # of its share in the data
+WEIGHED = {"cross_entropy": "weight", "nll_loss": "weight", "binary_cross_entropy_with_logits": "pos_weight"}
+ENOUGH = 100
+UNEVEN, TURNED = 2.0, 1.5
+"""How far the largest class must outnumber the smallest, and outweigh it, for weights to be turned round."""
 
 
 class Drawn(NamedTuple):
@@ -50,6 +55,13 @@ class Drawn(NamedTuple):
     classes: int
 
 
+class Weighed(NamedTuple):
+    """The weights of a loss by class, and how many examples of each it got."""
+
+    weights: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
 class SamplerWeights(Watch):
     test = "sampler_weights"
 
@@ -59,6 +71,7 @@ class SamplerWeights(Watch):
         self.looked: set[int] = set()
         self.found: list[tuple[Drawn, Place | None]] = []
         self.weighted = False
+        self.losses: dict[tuple[str, Place | None], Weighed] = {}
 
     def installed(self) -> None:
         patches = patches_of(self.recorder)
@@ -81,13 +94,57 @@ class SamplerWeights(Watch):
                 self.found.append((drawn, self._place(sampler) or event.place))
                 return
 
+    @when_sampled
+    def loss(self, event: LossCall) -> None:
+        option = WEIGHED.get(event.name)
+        weight = event.options.get(option) if option and event.grad and event.sampled else None
+        if (
+            not isinstance(weight, torch.Tensor)
+            or not isinstance(event.target, torch.Tensor)
+            or len(self.losses) > LOADERS
+        ):
+            return
+        given, target = numbers(weight.detach().reshape(-1).cpu()), event.target.detach().reshape(-1)
+        if given is None or weight.requires_grad or target.numel() > MOST:
+            return
+        if option == "pos_weight":
+            if len(given) != 1 or not bool(((target == 0) | (target == 1)).all()):
+                return
+            given = np.array([1.0, given[0]])
+        elif target.is_floating_point() or len(given) < 2:
+            return
+        known = target[(target >= 0) & (target < len(given))].long().cpu()
+        counts = np.bincount(known.numpy(), minlength=len(given))
+        held = self.losses.get((event.name, event.place))
+        counts = counts if held is None or len(held.counts) != len(counts) else counts + held.counts
+        self.losses[event.name, event.place] = Weighed(given, counts)
+
     def _place(self, sampler: Any) -> Place | None:
         try:
             return self.made.get(sampler)
         except TypeError:
             return None
 
+    def _turned_round(self) -> Answer | None:
+        for (name, place), held in self.losses.items():
+            seen = held.counts > 0
+            counts, weights = held.counts[seen], held.weights[seen]
+            if seen.sum() < 2 or counts.sum() < ENOUGH or counts.max() < UNEVEN * counts.min():
+                continue
+            more = counts[:, None] > 1.2 * counts[None, :]
+            along = bool((weights[:, None] > weights[None, :])[more].all())
+            if along and weights.max() > TURNED * weights.min() > 0:
+                says = (
+                    f"the weights of {name} grow with the number of examples, from {weights.min():.2g} for the rarest "
+                    f"class to {weights.max():.2g}"
+                )
+                return Saw("weighs_less", classes=int(seen.sum())).at(place).saying(says)
+        return None
+
     def read(self) -> Answer:
+        turned = self._turned_round()
+        if turned is not None:
+            return turned
         if not self.found:
             return Unclear(
                 "the weights of the sampler follow no labels that the data set keeps"

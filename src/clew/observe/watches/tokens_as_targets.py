@@ -4,10 +4,11 @@ Compares the class indices that cross_entropy and nll_loss get, position by posi
 embedded on the same step: as they stand, and moved by one, two and three.
 
 Why it matters: where the shift by one was forgotten the model only has to copy, its loss falls to zero, and it has
-learned nothing of what comes next. Where data and loss both shift, it learns to leave out a token.
+learned nothing of what comes next. So is it with a decoder that is fed the sequence it is asked for. Where data and
+loss both shift, it learns to leave out a token.
 Cannot tell: an autoencoder of text with one input, which is asked for its input on purpose.
-Silent when: targets are shifted by one, masked or labels of another kind, when two sequences are embedded (an encoder
-and a decoder), when some other loss of the step asks for the next token, and when rows are too short or too uniform.
+Silent when: targets are shifted by one, masked or labels of another kind, when the first of two sequences is the target
+(an autoencoder), when some other loss of the step asks for the next token, and when rows are too short or too uniform.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class TokensAsTargets(Watch):
         super().__init__(recorder)
         self.tokens: list[torch.Tensor] = []
         self.step = -1
-        self.calls = self.same = 0
+        self.calls = self.same = self.fed = 0
         self.ahead: Counter[int] = Counter()
         self.where: Place | None = None
         self.backward: Place | None = None  # near which the targets are often moved
@@ -66,6 +67,9 @@ class TokensAsTargets(Watch):
             ids = self.tokens[-1]
             if not all(torch.equal(value.reshape(-1), ids.reshape(-1)) for value in self.tokens):
                 self.calls += 1
+                if fed_target(self.tokens, event.target.detach(), ignored(event)):
+                    self.fed += 1
+                    self.where = event.place
                 return
             flat = ids.reshape(-1)
             if float((flat[1:] == flat[:-1]).float().mean()) > ALIKE:
@@ -96,11 +100,30 @@ class TokensAsTargets(Watch):
                 "the targets are the tokens of the input in the same places, so copying them is all there is to learn"
             )
             return Saw("same", calls=self.calls).at(self.where).saying(says)
+        if self.fed >= SAME * self.calls:
+            says = "the sequence that is to be said is given to the decoder in the same places: it has only to copy it"
+            return Saw("fed_target", calls=self.calls).at(self.where, self.backward).saying(says)
         by, times = max(self.ahead.items(), key=lambda item: item[1], default=(1, 0))
         if by > 1 and not self.ahead[1] and times >= SAME * self.calls:
             says = f"the target at each position is the token {by} places further on, not the next one: shifted twice"
             return Saw("beyond_next", calls=self.calls, by=by).at(self.where, self.backward).saying(says)
         return Saw("others", calls=self.calls)
+
+
+def fed_target(sequences: list[torch.Tensor], target: torch.Tensor, left_out: int) -> bool:
+    """Whether the last of several sequences is the target as it stands, and no other one is, as it stands or one place
+    behind: what an autoencoder is asked for is its first sequence."""
+    wanted = target.reshape(-1)
+    counted = wanted != left_out
+    if int(counted.sum()) < COLUMNS or float((wanted[1:] == wanted[:-1]).float().mean()) > ALIKE:
+        return False
+
+    def is_target(ids: torch.Tensor) -> bool:
+        flat = ids.reshape(-1)
+        return flat.numel() == wanted.numel() and float((flat == wanted)[counted].float().mean()) >= SAME
+
+    *before, last = sequences
+    return is_target(last) and not any(is_target(ids) or moved_by(ids, wanted, left_out) == 1 for ids in before)
 
 
 def counts(ids: torch.Tensor) -> bool:
