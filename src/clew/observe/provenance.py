@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from clew.observe import by_hand
+from clew.observe import by_hand, files
 from clew.observe.encoded import encoded
 from clew.observe.ledger import CASTS, FRAMES, LEDGER, SPLITS, Call, Cast, Frame, Split
 from clew.observe.patches import hide, unframe
@@ -34,6 +34,12 @@ CLASSES = (
 RESAMPLERS = ("imblearn.over_sampling", "imblearn.under_sampling", "imblearn.combine")
 WAITED_FOR = (*CLASSES, *RESAMPLERS, "sklearn.model_selection", "sklearn.utils")
 READERS = ("read_csv", "read_table", "read_parquet", "read_feather", "read_excel", "read_json", "read_pickle")
+NATIVE = {
+    "polars": ("read_csv", "read_parquet", "read_ipc", "read_ndjson", "scan_csv", "scan_parquet", "scan_ndjson"),
+    "pyarrow.parquet": ("read_table", "read_pandas"),
+    "pyarrow.feather": ("read_table", "read_feather"),
+}
+"""Readers that open files in native code."""
 CATEGORIES = {  # these learn at most which categories there are
     "LabelEncoder",
     "LabelBinarizer",
@@ -80,13 +86,18 @@ def _patch(name: str, module: ModuleType) -> None:
     try:
         if name == "pandas":
             for reader in READERS:
-                _replace(module, reader, _nothing, _note_frame)
+                _replace(module, reader, _reads, _note_frame)
             _replace(module, "concat", _nothing, _note_concat)
             _replace_method(module.DataFrame, "sample", _nothing, _note_sample)
             _replace_method(module.DataFrame, "drop", _nothing, _note_drop)
             _replace_method(module.DataFrame, "_getitem_bool_array", _nothing, _note_mask)
             for kind in (module.DataFrame, module.Series):
                 _replace_method(kind, "astype", _nothing, _note_cast)
+        elif name in NATIVE:
+            for reader in NATIVE[name]:
+                _replace(module, reader, _reads, _said)
+        elif name == "h5py":
+            _replace_method(module.File, "__init__", _reads_own, _said)
         elif name == "sklearn.model_selection":
             _replace(module, "train_test_split", _nothing, _note_split)
         elif name == "sklearn.utils":
@@ -322,6 +333,18 @@ def _note_cast(held: None, args: Args, kwargs: Options, result: Any) -> None:
     if names and len(LEDGER.casts) < CASTS:
         what = f"astype({after[names[0]].dtype}) of {', '.join(names[:4])}"
         LEDGER.casts.append(Cast(what, changed, len(before) * len(names), users_place()))
+
+
+def _reads(args: Args, kwargs: Options) -> None:
+    files.told(args[0] if args else next(iter(kwargs.values()), None))
+
+
+def _reads_own(args: Args, kwargs: Options) -> None:
+    files.told(args[1] if len(args) > 1 else kwargs.get("name"))
+
+
+def _said(held: Any, args: Args, kwargs: Options, result: Any) -> None:
+    del held, args, kwargs, result
 
 
 def _note_frame(held: None, args: Args, kwargs: Options, result: Any) -> None:

@@ -25,7 +25,7 @@ from clew.observe import files
 from clew.observe.output import OutputCopy
 from clew.observe.patches import unframe
 
-WAITED_FOR = ("torch", "sklearn", "pandas", "imblearn")
+WAITED_FOR = ("torch", "sklearn", "pandas", "imblearn", "polars", "h5py", "pyarrow.parquet", "pyarrow.feather")
 
 
 class AfterImport(importlib.abc.MetaPathFinder):

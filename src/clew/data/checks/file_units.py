@@ -33,8 +33,8 @@ MOST = 4000
 LEAST_FACTOR = 8.0
 """Between files and stretches of rows smaller factors are usual by nature; a file held out is another matter."""
 FACTORS = (
-    2.0, 2.2046, 2.54, 3.2808, 3.6, 4.0, 4.184, 7.5006, 8.0, 10.0, 10.764, 12.0, 16.0, 20.0, 24.0, 25.4, 28.35, 60.0,
-    100.0, 255.0, 256.0, 453.59, 1000.0, 1024.0, 3600.0, 1e4, 65535.0, 1e5, 1e6,
+    2.0, 2.2046, 2.54, 3.2808, 3.6, 4.0, 4.184, 7.5006, 8.0, 9.8067, 10.0, 10.764, 12.0, 16.0, 20.0, 24.0, 25.4, 28.35,
+    60.0, 100.0, 255.0, 256.0, 453.59, 1000.0, 1024.0, 3600.0, 1e4, 65535.0, 1e5, 1e6,
 )  # fmt: skip
 DEGREES = (
     (1.8, 32.0, "degrees Fahrenheit for Celsius"),
@@ -43,6 +43,7 @@ DEGREES = (
     (1.0, -273.15, "degrees Celsius for kelvin"),
 )
 ODD = 0.9
+CHANNELS = 32
 WEATHER = 60.0
 """Degrees Celsius beyond which numbers are not taken for temperatures."""
 PIXELS = (
@@ -126,6 +127,11 @@ def _column(family: Family, name: str) -> Iterator[Found]:
             if change is not None and not _all_change(family, name, index, others):
                 yield _found(family, part, name, None, change.says)
                 continue
+            least = 2.0 if part.role == HELD else LEAST_FACTOR
+            of_some = _some_channels(part.column(name), [family.parts[at].column(name) for at in others], least)
+            if change is None and of_some:
+                yield _found(family, part, name, None, of_some)
+                continue
         if part.role != HELD or not others:
             yield from _stretch(family, part, name, samples[index])
 
@@ -141,6 +147,47 @@ def _turned(own: Column | None, others: list[Column | None]) -> bool:
     as_it_is = max(distance(mine[:, at], theirs[:, at]) for at in range(3))
     turned = max(distance(mine[:, 2 - at], theirs[:, at]) for at in range(3))
     return as_it_is > APART and turned < ALIKE + 0.5 * by_chance(len(mine), len(theirs))
+
+
+def _some_channels(own: Column | None, others: list[Column | None], least: float) -> str:
+    """What another unit in some channels of an array is, while the other channels are as they are elsewhere; nothing
+    where that is not so."""
+    held = [by_channel(column) for column in (own, *others)]
+    if any(found is None or found.shape[1] != (held[0].shape[1] if held[0] is not None else 0) for found in held):
+        return ""
+    mine, *theirs = [found for found in held if found is not None]
+    rest = np.concatenate(theirs)
+    if len(mine) < FEWEST or len(rest) < FEWEST:
+        return ""
+    samples = [
+        (Sample(mine[:, at, 0], mine[:, at, 1]), Sample(rest[:, at, 0], rest[:, at, 1])) for at in range(mine.shape[1])
+    ]
+    found = {at: change for at, pair in enumerate(samples) if (change := changed(*pair, least)) is not None}
+    same = [at for at, (one, other) in enumerate(samples) if at not in found and _alike(one, other)]
+    if not found or not same or len(found) + len(same) < len(samples) or len({way.says for way in found.values()}) > 1:
+        return ""
+    which = ", ".join(map(str, found))
+    return f"{next(iter(found.values())).says} (in channel{'s' * (len(found) > 1)} {which} of {len(samples)})"
+
+
+def _alike(one: Sample, other: Sample) -> bool:
+    assert one.spread is not None
+    assert other.spread is not None
+    limit = ALIKE + 0.5 * by_chance(len(one.values), len(other.values))
+    return max(distance(one.values, other.values), distance(one.spread, other.spread)) < limit
+
+
+def by_channel(column: Column | None) -> Array | None:
+    """Rows × channels × (mean, deviation), where one axis of each example is clearly that of a few channels."""
+    if column is None or column.kind != "array" or column.values.ndim not in (3, 4):
+        return None
+    shape = column.values.shape
+    axes = [axis for axis in (1, column.values.ndim - 1) if 2 <= shape[axis] <= CHANNELS]
+    if len(axes) != 1:
+        return None
+    rest = tuple({*range(1, column.values.ndim)} - {axes[0]})
+    with np.errstate(all="ignore"):
+        return np.stack([column.values.mean(rest, dtype=np.float64), column.values.std(rest, dtype=np.float64)], 2)
 
 
 def channels(column: Column | None) -> Array | None:

@@ -3,7 +3,8 @@
 Fits a nearest-neighbour rule, a linear model and, where neither finds anything, trees on half of the examples as the
 model gets them, and predicts the other half. The same predictions are compared with labels dealt out anew. Where there
 are validation batches, the same is done within as many examples of these: what can be predicted there and hardly in
-training was lost in training.
+training was lost in training. Of pictures it is asked whether those that do not show their label do so when they are
+mirrored back.
 
 Why it matters: no relation at all means that labels and inputs have parted: shuffled separately, shifted, or the
 inputs were emptied on the way. No model can mend that.
@@ -17,6 +18,7 @@ Sources: labels-match-inputs
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 
@@ -37,6 +39,12 @@ CLEAR, LOST, DEVIATIONS = 0.6, 0.5, 6.0
 """A clear relation in validation, of which training keeps so little, and how far that is beyond chance."""
 
 
+TURNS = {"upside down": (-2,), "left for right": (-1,), "by half a turn": (-2, -1)}
+KEPT, BACK = 0.75, 0.8
+"""Of the share that neighbours tell right within validation: what training pictures must stay below as they are, and
+what those that do not show their label reach when turned back."""
+
+
 @exam("label_signal", needs=("loss",), seconds=0.8)
 def examine(lab: Lab) -> Answer:
     labels, inputs = labels_of(lab, lab.distinct), inputs_of(lab.distinct)
@@ -53,6 +61,12 @@ def examine(lab: Lab) -> Answer:
     if kept is None:
         return answer
     training, validation, count = kept
+    way = _turned(inputs, labels, lab)
+    if way is not None:
+        return Saw("turned", as_they_are=way.right, turned_back=way.back, examples=count).saying(
+            f"By their nearest neighbours in validation {way.right:.0%} of the training pictures show their label; of "
+            f"the others {way.back:.0%} do when they are turned back ({way.name})."
+        )
     figures: dict[str, Value] = {"in_training": training, "in_validation": validation, "examples": count}
     return Saw("lost_in_training", **figures).saying(
         f"Within {count} validation examples a simple model predicts held-out labels with correlation "
@@ -91,6 +105,39 @@ def _kept(lab: Lab, inputs: Inputs, labels: Labels) -> tuple[float, float, int] 
     error = math.sqrt(2 / max(1, count // 2 - 3))
     lost = validation >= CLEAR and training <= LOST * validation and apart >= DEVIATIONS * error
     return (round(training, 4), round(validation, 4), count) if lost else None
+
+
+class Way(NamedTuple):
+    """A turn that explains what was lost: the pictures that show their label as they are, and of the rest those that
+    show it when they are turned back."""
+
+    name: str
+    right: float
+    back: float
+
+
+def _turned(inputs: Inputs, labels: Labels, lab: Lab) -> Way | None:
+    """Whether part of the training pictures were turned into those of other classes."""
+    held_out = distinct(lab.val_batches)
+    theirs, others = labels_of(lab, held_out), inputs_of(held_out)
+    if labels.kind != "classes" or theirs is None or inputs.values is None or others.values is None:
+        return None
+    if len(inputs.spans) != 1 or inputs.spans != others.spans or len(inputs.spans[0][1]) != 3:
+        return None
+    shape = inputs.spans[0][1]
+    known, wanted = others.values[:MOST_ROWS], theirs.y[:MOST_ROWS, 0]
+    pictures, y = inputs.values[:MOST_ROWS].reshape(-1, *shape), labels.y[:MOST_ROWS, 0]
+    among = torch.cdist(known, known).fill_diagonal_(math.inf)
+    sound = float((wanted[among.argmin(1)] == wanted).float().mean())
+    right = wanted[torch.cdist(pictures.flatten(1), known).argmin(1)] == y
+    found = []
+    for name, axes in TURNS.items():
+        back = wanted[torch.cdist(pictures.flip(axes).flatten(1), known).argmin(1)] == y
+        if not bool(right.all()):
+            found.append(Way(name, float(right.float().mean()), float(back[~right].float().mean())))
+    best = max(found, key=lambda way: way.back, default=None)
+    clear = best is not None and best.right < KEPT * sound and best.back > BACK * sound
+    return best if clear and sound > 2 * float(torch.bincount(wanted.clamp(min=0)).max()) / len(wanted) else None
 
 
 def _judge(lab: Lab, inputs: Inputs, labels: Labels) -> Answer:

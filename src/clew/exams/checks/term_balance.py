@@ -38,6 +38,8 @@ LEARNED = 0.8
 UNLEARNED = 0.97
 """The value of a term over its value for the inputs of other examples: below the one it has learned, above the other
 it has not."""
+HARDLY, FAR = 0.95, 0.3
+"""What is left of a term that has hardly been learned, and of one that falls far when it is trained alone."""
 APART = 1.1
 WITHOUT_END = 1000.0  # times what all terms were at first
 SAME = 1e-5
@@ -76,11 +78,12 @@ def examine(lab: Lab) -> Answer:
     bound = [name for name, held in early.items() if _differs(held) or _differs(late[name])]
     if not bound:
         return Unclear("no term depends on which inputs belong to which targets")
-    waiting = [name for name in bound if late[name].ratio > UNLEARNED][:MOST_TERMS]
+    waiting = [name for name in bound if late[name].ratio > HARDLY][:MOST_TERMS]
     for name in waiting:
         together = values(lab, trained(lab, batches, ""), batches)[name]
         alone = values(lab, trained(lab, batches, name), batches)[name]
-        kept = together.ratio > UNLEARNED and together.own <= APART * early[name].own
+        stays = together.own > HARDLY * early[name].own and alone.own < FAR * together.own
+        kept = (together.ratio > UNLEARNED or stays) and together.own <= APART * early[name].own
         if not kept or not alone.ratio < LEARNED or not together.own > APART * alone.own:
             continue
         others = [other for other in late if other != name]
@@ -123,8 +126,10 @@ def _differs(held: Held) -> bool:
 
 
 def trained(lab: Lab, batches: Sequence[Batch], name: str) -> nn.Module:
-    """A copy after some steps on one term, or on all of them."""
+    """A copy after some steps on one term, or on all of them. Alone a term pulls as strongly as all of them did: under
+    plain SGD its small weight would keep it from learning alone as well."""
     model = lab.fresh()
+    weight = _weight(lab, model, batches[0], name) if name else 1.0
     optimizer = own_optimizer(lab, model) or lab.optimizer(model)
     for step in range(STEPS):
         lab.check(step / STEPS)
@@ -134,7 +139,7 @@ def trained(lab: Lab, batches: Sequence[Batch], name: str) -> nn.Module:
             optimizer.zero_grad()
             held = terms_of(lab, model, batch)
             chosen = [held[name]] if name else list(held.values())
-            loss = torch.stack([_scalar(term) for term in chosen]).sum()
+            loss = weight * torch.stack([_scalar(term) for term in chosen]).sum()
             if loss.requires_grad:
                 loss.backward()  # type: ignore[no-untyped-call]
             return loss
@@ -146,3 +151,22 @@ def trained(lab: Lab, batches: Sequence[Batch], name: str) -> nn.Module:
                 closure()
                 optimizer.step()
     return model
+
+
+def _weight(lab: Lab, model: nn.Module, batch: Batch, name: str) -> float:
+    """What a term has to be multiplied with to have the gradient of the whole."""
+    with lab.seeded(0):
+        held = terms_of(lab, model, batch)
+        own, whole = _scalar(held[name]), torch.stack([_scalar(term) for term in held.values()]).sum()
+        sizes = [_size(loss, model) for loss in (own, whole)]
+    model.zero_grad()
+    return max(1.0, sizes[1] / sizes[0]) if sizes[0] > 0 and math.isfinite(sizes[1] / sizes[0]) else 1.0
+
+
+def _size(loss: torch.Tensor, model: nn.Module) -> float:
+    """The norm of the gradient."""
+    leaves = [leaf for leaf in model.parameters() if leaf.requires_grad]
+    if not loss.requires_grad or not leaves:
+        return 0.0
+    found = torch.autograd.grad(loss, leaves, retain_graph=True, allow_unused=True)
+    return math.sqrt(sum(float(gradient.square().sum()) for gradient in found if gradient is not None))

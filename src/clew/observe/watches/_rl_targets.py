@@ -29,6 +29,7 @@ ROWS = 8
 SPARE = 4
 CLEAR = 20.0
 PAIRS = 56
+INFORMATIVE, RARELY = 3, 0.2  # rows that hold the reward of another step, and those that hold their own for one of them
 
 
 class Part(NamedTuple):
@@ -269,6 +270,39 @@ def of_a_neighbour(study: Study) -> tuple[int, Any, int] | None:
                 if found is not None and found.reward is not None and abs(found.reward) > 1e-3:
                     return shift, place, found.rows
     return None
+
+
+def of_another_step(study: Study) -> tuple[Any, int] | None:
+    """Whether what targets hold besides later values is a reward that other steps brought. Told by the steps that pay
+    something unusual and by the targets that hold something unusual: where all other steps pay alike, the fits above,
+    which need three different rewards, say nothing."""
+    for held in judged(study):
+        rows, targets = study.rows[held.place], study.target_of[held.place]
+        usual = middle(np.array([row.step.reward for row in rows.going()]))
+        tolerance = 3 * held.fitted.tolerance
+        scale = held.fitted.reward if held.fitted.reward is not None else 1.0
+        known = {row.step.reward for row in (*rows.going(), *rows.ended())}
+        own = other = 0
+        for row in (*rows.going(), *(row for row in rows.ended() if row.step.terminated)):
+            brought = _brought(held.fitted, row, targets)
+            if brought is None:
+                continue
+            rest = row.target - brought
+            paid = [reward for reward in known if abs(rest - scale * reward) <= tolerance]
+            odd = abs(scale * (row.step.reward - usual)) > CLEAR * tolerance
+            if len(paid) == 1 and (odd or paid[0] != usual):
+                own, other = own + (paid[0] == row.step.reward), other + (paid[0] != row.step.reward)
+        if other >= INFORMATIVE and own < RARELY * other:
+            return held.place, other
+    return None
+
+
+def _brought(fitted: Fitted, row: Row, targets: dict[tuple[int, int], float]) -> float | None:
+    """What a target should hold of later values; nothing at the end."""
+    if row.step.terminated:
+        return 0.0
+    found = features(fitted.part, row, targets)
+    return None if found is None else float(np.array(found) @ fitted.slopes)
 
 
 def _moved(study: Study, row: Row, shift: int) -> Row | None:

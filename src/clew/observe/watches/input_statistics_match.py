@@ -1,7 +1,8 @@
 """Do training and evaluation agree on the statistics of their inputs?
 
 Where the columns keep their deviations and move by steps of their own, or all change by one large factor, a subtraction
-or a division stands on one side only, and that is said; so it is where all channels of pictures are off and keep their
+or a division stands on one side only, and that is said; so it is where several columns change by one factor and the
+others do not (another unit), where all channels of pictures are off and keep their
 spread, as an inversion makes them, where each example was brought to one size on one side
 only, where most values of some input, such as the time that a denoiser is told, lie outside of all that the model was
 trained on by more than that range is wide, and where a sampler that feeds answers back begins inside that range and
@@ -46,6 +47,7 @@ COLUMNS = 8
 ALIKE, MOST_COLUMNS = 0.35, 0.8
 """How much the ratios of deviations may differ, and in how many columns they must not."""
 FACTOR = 5.0  # a series that drifts does not come this far
+ONE_UNIT = 0.15  # how far the factors of columns in another unit may lie apart
 UNEVEN = 0.3
 EVEN, NOT_EVEN = 0.01, 0.1
 VALUES_EACH, MOST_VALUES, SIZES = 16, 4_000_000, 256
@@ -144,6 +146,13 @@ class InputStatisticsMatch(FedWatch):
                     f"the mean of every channel is off by {off:.2g} deviations and more, and their spread is the same"
                 )
                 return says, self.places.get(key), {"shift": off, "channels": float(len(here.mean))}
+            some = some_columns(there, here)
+            if some is not None:
+                names = ", ".join(map(str, some[1][:6]))
+                says = (
+                    f"columns {names} are {some[0]:.3g} times as wide as in training, and the others are as they were"
+                )
+                return says, self.places.get(key), {"factor": some[0], "columns": float(len(some[1]))}
             found = one_step(there, here)
             if found is not None:
                 what = f"a factor of {found[1]:.3g}" if found[0] == "factor" else "a shift of the means alone"
@@ -251,6 +260,21 @@ def one_step(training: Moments, other: Moments) -> tuple[str, float] | None:
     steps = (means - mean) / std
     own = float(steps.std()) > UNEVEN * float(np.abs(steps).mean())  # columns of one series drift together
     return ("shift", float(np.median(np.abs(steps)))) if moved > MOVED and own else None
+
+
+def some_columns(training: Moments, other: Moments) -> tuple[float, list[int]] | None:
+    """Columns that are wider or narrower by one large factor, the same for all of them, while the others keep their
+    deviation: another unit. One column alone may have a few values far out."""
+    varied = training.std > 1e-3 * float(np.sqrt((training.std**2).mean()))
+    ratio = np.where(varied, np.maximum(other.std, 1e-12) / np.maximum(training.std, 1e-12), 1.0)
+    off = varied & (np.abs(np.log(ratio)) > math.log(FACTOR))
+    rest = varied & ~off
+    if int(off.sum()) < 2 or not rest.any() or float((np.abs(ratio[rest] - 1) < ALIKE).mean()) < MOST_COLUMNS:
+        return None
+    middle = float(np.median(ratio[off]))
+    if not (np.abs(ratio[off] / middle - 1) < ONE_UNIT).all():
+        return None
+    return middle, [int(column) for column in np.flatnonzero(off)]
 
 
 def all_off(training: Moments, other: Moments) -> float | None:

@@ -1,7 +1,7 @@
 """Are the rewards in the value targets those of their own steps?
 
 Where the targets cannot be taken apart with the reward that the environment gave for each row's own step, the reward of
-the step before and of the step after are tried.
+the step before and of the step after are tried. Where few steps pay something unusual, these tell.
 
 Why it matters: credit then goes to the wrong action, and learning crawls without any number looking broken.
 Cannot tell: observations paired with the wrong action.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from clew.observe.watch import Answer
 from clew.observe.watches._rl_lines import computing
 from clew.observe.watches._rl_study import Studied
-from clew.observe.watches._rl_targets import judged, of_a_neighbour, pays
+from clew.observe.watches._rl_targets import judged, of_a_neighbour, of_another_step, pays
 from clew.records.clue import Saw, Unclear
 
 
@@ -24,6 +24,10 @@ class RewardOfOwnStep(Studied):
         why = self.unseen()
         if why:
             return Unclear(why)
+        other = of_another_step(self.study)
+        if other is not None:
+            saw = Saw("neighbour", steps=other[1]).at(*computing("stored", other[0]), other[0])
+            return saw.saying("the targets hold rewards that other steps brought, and not their own")
         if pays(self.study) < 3:
             return Unclear("too few different rewards were seen in the targets to tell one step from another")
         found = list(judged(self.study))

@@ -2,7 +2,8 @@
 
 Every softmax that feeds a loss is followed to the loss call, and its sums over the class axis are taken there. A view
 that cuts the channels of a convolution apart, and an argmax over the batch of what the loss saw, count as well. So does
-a table of similarities between examples whose vectors were brought to length one along the examples.
+a table of similarities between examples whose vectors were brought to length one along the examples, and a loss written
+out by hand that picks one of several log-probabilities along another axis than the one they were normalised over.
 
 Why it matters: a softmax over the batch makes examples compete with each other instead of classes. Nothing raises, and
 the loss still falls a little.
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, FunctionCall, LossCall, Saw, Watch, when_sampled
-from clew.observe.watches._loss_graph import MOVES, Made, bare, inputs, shape, walk
+from clew.observe.watch import Answer, Backward, FunctionCall, LossCall, Saw, Watch, when_sampled
+from clew.observe.watches._loss_graph import LINEAR, MOVES, NEAR, Made, bare, inputs, shape, walk
 from clew.observe.watches._loss_values import by_class, plain
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from clew.records.place import Place
 
 CLASS_LOSSES = frozenset(("cross_entropy", "nll_loss"))
@@ -31,6 +34,7 @@ OTHER_LOSSES = frozenset(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
 BELOW_LOG = MOVES | frozenset(("Clamp", "ClampMin", "ClampMax", "Add"))
 """What stands between a softmax and a logarithm taken by hand."""
 WRONG = 0.02
+TRIES = 8
 
 
 class SoftmaxAxis(Watch):
@@ -42,6 +46,8 @@ class SoftmaxAxis(Watch):
         self.looked = 0
         self.found: tuple[str, tuple[Place | None, ...], float] | None = None
         self.scores: weakref.ref[torch.Tensor] | None = None
+        self.by_hand = 0
+        self.tries = TRIES
         self.across: tuple[int, int, Place | None] | None = None  # vectors of unit length over the batch: step, rows
 
     def function(self, event: FunctionCall) -> None:
@@ -85,6 +91,23 @@ class SoftmaxAxis(Watch):
         node = walk(inputs(node)[0], BELOW_LOG) if by_hand else node
         if bare(node) == "Softmax" or (bare(node) == "LogSoftmax" and not by_hand):
             self._sums(event, node, by_hand)
+
+    @when_sampled
+    def before_backward(self, event: Backward) -> None:
+        if not event.sampled or self.found is not None or not self.tries or event.loss.grad_fn is None:
+            return
+        self.tries -= 1
+        for node, axis in picked(event.loss.grad_fn):
+            sizes, over = shape(node), _axis(node, len(shape(node) or ()))
+            self.by_hand += 1
+            # Along the first axis one example may be taken after the other.
+            if sizes is not None and len(sizes) == 2 and (over, axis) == (0, 1) and 1 < sizes[0] != sizes[1] > 1:
+                text = (
+                    f"A softmax over axis 0 of {sizes} feeds the loss, which picks one of the {sizes[1]} values along "
+                    "axis 1: these do not compete with each other."
+                )
+                self.found = (text, (self.softmaxes.get(node), event.place), 0.0)
+                return
 
     def _compared(self, event: LossCall) -> None:
         """Similarities of examples with examples, of vectors that were scaled along the examples."""
@@ -140,9 +163,28 @@ class SoftmaxAxis(Watch):
         if self.found is not None:
             text, places, mean = self.found
             return Saw("wrong", sum_over_classes=mean).at(*places).saying(text)
-        if not self.looked:
+        if not self.looked and not self.by_hand:
             return Unclear("no call of a loss function over classes was seen")
-        return Saw("right", calls=self.looked)
+        return Saw("right", calls=self.looked + self.by_hand)
+
+
+def picked(root: Any) -> Iterator[tuple[Any, int]]:
+    """Softmaxes near the end of a graph of which one value for each example is taken, with the axis of the choice."""
+    waiting: list[Any] = [root]
+    for _ in range(NEAR):
+        if not waiting:
+            return
+        node = waiting.pop()
+        name = bare(node)
+        if name in ("Select", "Gather", "Index"):
+            axis = _axis(node, 2) if name != "Index" else 1
+            below = walk(inputs(node)[0], MOVES) if inputs(node) else None
+            if below is not None and bare(below) == "Log" and inputs(below):
+                below = walk(inputs(below)[0], BELOW_LOG)
+            if below is not None and bare(below) in ("LogSoftmax", "Softmax") and axis is not None:
+                yield below, axis
+        elif name in LINEAR:
+            waiting += inputs(node)
 
 
 def _axis(node: Any, dims: int) -> int | None:
