@@ -220,6 +220,17 @@ def a_test_set_standardised(folder: Path) -> Fault:
 
 
 @fault
+def some_channels_in_another_unit(folder: Path) -> Fault:
+    draws = rng(4)
+    kind, at = draws.integers(0, 4, 600), np.arange(40)
+    waves = np.sin(at * (0.1 + 0.1 * kind[:, None, None]) + draws.uniform(0, 6, (600, 6, 1)))
+    x = (9.8 * waves + draws.normal(0, 2, waves.shape)).astype(np.float32)
+    x[400:, :3] /= 9.80665
+    four(folder, x, kind, 400)
+    return Fault("file_units", "other_in_validation", "X_test.npy", None, "x")
+
+
+@fault
 def texts_in_capitals_for_validation(folder: Path) -> Fault:
     lines(folder / "train.jsonl", ({"headline": text, "label": topic} for text, topic in texts(300, 1)))
     lines(folder / "valid.jsonl", ({"headline": text.upper(), "label": topic} for text, topic in texts(100, 2)))

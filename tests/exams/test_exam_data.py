@@ -169,6 +169,26 @@ def test_weighted_classes_values_positions_and_few_labels_are_unclear() -> None:
 
 # --- label_signal
 
+
+def arrows(count: int, flipped: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Wide at the foot or at the head; half of them upside down where they are flipped by chance."""
+    y = torch.randint(0, 2, (count,))
+    rows = torch.arange(12.0)
+    wide = torch.where((y == 0)[:, None], rows, 11 - rows)
+    x = (torch.arange(12.0)[None, None] < wide[:, :, None]).float() + 0.1 * torch.randn(count, 12, 12)
+    turn = torch.rand(count) < 0.5
+    x[turn] = x[turn].flip(1) if flipped else x[turn]
+    return x[:, None], y
+
+
+@pytest.mark.parametrize(("flipped", "expected"), [(True, "turned"), (False, "some")])
+def test_pictures_that_were_turned_into_those_of_other_classes(flipped: bool, expected: str) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(144, 2))
+    held = Subject(model, CE(), cut(*arrows(400, flipped)), val_batches=cut(*arrows(400, False)))
+    assert outcome("label_signal", held) == expected
+
+
 SENTENCES, TOPICS = sentences()
 ROWS = text(128)
 PARTED: dict[str, Callable[[], Subject]] = {

@@ -44,6 +44,25 @@ def test_a_term_with_a_floor_is_starved_too() -> None:
     assert outcome("term_balance", subject(loss)) == "starved"
 
 
+def test_a_weight_that_is_too_small_for_plain_descent_starves_its_term() -> None:
+    """Alone it must not be held back by its weight, or it would seem not to be learnable."""
+
+    def weighing(weight: float) -> Loss:
+        def loss(output: Tensor, target: Tensor) -> dict[str, Tensor]:
+            return {
+                "fit": weight * F.mse_loss(output[:, :1], target),
+                "other": F.mse_loss(output[:, 1:], -target.abs()),
+            }
+
+        return loss
+
+    for weight, expected in ((1e-4, "starved"), (1.0, "fed")):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 2))
+        held = Subject(model, weighing(weight), values(), optimizer=partial(torch.optim.SGD, lr=0.01))
+        assert outcome("term_balance", held) == expected
+
+
 def test_terms_that_learn_side_by_side_are_fed() -> None:
     assert outcome("term_balance", subject(weighted(1e-3))) == "fed"
 

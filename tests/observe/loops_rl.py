@@ -103,9 +103,11 @@ def actor_critic(
     followed: bool = False,
     weight: float = 0.5,
     greedy: bool = False,
+    paid_late: int = 0,
     updates: int = 40,
 ) -> Any:
-    """One-step targets on the corridor. `late` rolls the actions, `followed` keeps what followed for the state."""
+    """One-step targets on the corridor. `late` rolls the actions, `paid_late` the rewards, and `followed` keeps what
+    followed for the state."""
     torch.manual_seed(0)
     env = Corridor(fixed=fixed)
     actor, critic = networks(LENGTH)
@@ -124,7 +126,7 @@ def actor_critic(
             following.append(after)
             dones.append(float(done))
             state = env.reset() if done else after
-        paid, over = torch.tensor(rewards), torch.tensor(dones)
+        paid, over = torch.tensor(rewards).roll(paid_late), torch.tensor(dones)
         with torch.no_grad():
             target = paid + gamma * (1 - over if mask else 1.0) * critic(torch.stack(following)).squeeze(1)
         values = critic(torch.stack(states)).squeeze(1)

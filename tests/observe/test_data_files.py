@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from loops_data import answer
+from pyarrow import feather, parquet
 
-from clew.observe import files
+from clew.observe import files, provenance
 from clew.observe.watches._data_caches import makes
 from clew.observe.watches.cache_age import CacheAge
 
@@ -166,6 +168,24 @@ def test_files_are_noted_however_they_are_opened(tmp_path: Path) -> None:
     assert found["a.npy"].size == (tmp_path / "a.npy").stat().st_size
     assert found["e.csv"].modified == 0
     assert all(held.place is not None and held.place.file is not None for held in found.values())
+
+
+def test_files_that_native_code_opens_are_noted_too(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": [0, 1]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.to_feather(tmp_path / "b.feather")
+    for name, module in (("pandas", pd), ("pyarrow.parquet", parquet), ("pyarrow.feather", feather)):
+        provenance.install(name, module)
+    readers: list[Callable[[], Any]] = [
+        lambda: (pd.read_parquet(tmp_path / "a.parquet"), pd.read_feather(path=str(tmp_path / "b.feather"))),
+        lambda: (parquet.read_table(str(tmp_path / "a.parquet")), feather.read_table(str(tmp_path / "b.feather"))),
+    ]
+    for read in readers:
+        files.forget()
+        first, second = read()
+        assert len(first) == len(second) == 2
+        assert [os.path.basename(held.path) for held in files.opened()] == ["a.parquet", "b.feather"]
+        assert not any(held.written for held in files.opened())
 
 
 def test_a_file_that_is_not_there_fails_as_ever(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from loops_data import answer, lines
+from loops_training import text_at
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -246,6 +247,38 @@ def test_a_temperature_that_leaves_nothing_to_choose(tmp_path: Any) -> None:
 )
 def test_vectors_of_unit_length(tmp_path: Any, loop: Callable[[], None], outcome: str) -> None:
     assert answer(tmp_path, SoftmaxAxis, loop)["outcome"] == outcome
+
+
+def by_hand(axis: int, how: str) -> None:
+    model = net(6, 5)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    for _ in range(6):
+        x = torch.randn(12, 6)
+        y = x[:, :5].argmax(1)
+        optimizer.zero_grad()
+        logs = F.log_softmax(model(x), dim=axis)
+        if how == "gathered":
+            loss = -logs.gather(1, y[:, None]).mean()
+        elif how == "first":
+            loss = -logs[:, 0].mean()
+        elif how == "one by one":
+            loss = -torch.stack([(logs[row] * F.one_hot(y[row], 5)).sum() for row in range(12)]).mean()
+        else:
+            loss = -logs[torch.arange(12), y].mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+@pytest.mark.parametrize("how", ["gathered", "first", "indexed"])
+def test_a_loss_by_hand_that_picks_along_another_axis(tmp_path: Any, how: str) -> None:
+    told = answer(tmp_path / "0", SoftmaxAxis, lambda: by_hand(0, how))
+    assert told["outcome"] == "wrong", told
+    assert "F.log_softmax(model(x), dim=axis)" in text_at(told)
+    assert answer(tmp_path / "1", SoftmaxAxis, lambda: by_hand(1, how))["outcome"] == "right"
+
+
+def test_examples_that_are_taken_one_by_one(tmp_path: Any) -> None:
+    assert answer(tmp_path, SoftmaxAxis, lambda: by_hand(1, "one by one"))["outcome"] != "wrong"
 
 
 # --- tokens

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from weighed import first_finding
 from clew.knowledge import load
 from clew.observe.envs import Transition, told_by
 from clew.observe.hooks import watching
+from clew.observe.paid import Paid
 from clew.observe.registry import all_watches
 from clew.observe.watch import Watch
 from clew.observe.watches import _rl_lines, exploration_rate, target_network_lag
@@ -116,6 +118,7 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(actor_critic, detach=False), AdvantageStatistics, "carries_gradient"),
     (partial(dqn, reward_of="previous"), RewardOfOwnStep, "neighbour"),
     (partial(dqn, reward_of="previous", double=True), RewardOfOwnStep, "neighbour"),
+    (partial(actor_critic, paid_late=1, updates=80), RewardOfOwnStep, "neighbour"),
     (partial(ppo, front=True), DiscountInTargets, "backwards"),
     (partial(dqn, target="same"), TargetNetworkLag, "same_network"),
     (partial(dqn, target="every"), TargetNetworkLag, "same_network"),
@@ -240,6 +243,24 @@ def test_a_flag_that_always_comes_after_as_many_steps_may_be_a_time_limit(tmp_pa
 def test_a_constant_changes_nothing_where_all_episodes_are_of_one_length(tmp_path: Path) -> None:
     answer = answers(tmp_path, partial(with_baseline, shift=-0.5, limit=5, updates=20), RewardShift)["reward_shift"]
     assert "one length" in answer["unclear"]
+
+
+@pytest.mark.parametrize(
+    ("make", "turned"),
+    [
+        (lambda step, lanes: -0.9 - 0.001 * step + 0 * lanes, True),
+        (lambda step, lanes: 1 / (1 + 0.01 * step) + 0 * lanes, False),  # scaled by something that moves
+        (lambda _, lanes: -1.0 + 0 * lanes, False),  # a cost
+        (lambda step, lanes: -np.abs(np.sin(step + lanes)), False),  # another reward altogether
+    ],
+)
+def test_a_reward_that_a_wrapper_turns_round(make: Callable[[int, Any], Any], turned: bool) -> None:
+    paid = Paid()
+    for step in range(400):
+        paid.note(object(), np.ones(4), make(step, np.arange(4.0)))
+    assert paid.turned == turned
+    paid.note(object(), np.zeros(4), np.zeros(4))
+    assert not paid.turned
 
 
 def test_a_target_that_is_never_refreshed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

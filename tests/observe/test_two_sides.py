@@ -167,6 +167,28 @@ def test_pictures_that_one_side_inverts(tmp_path: Any) -> None:
     assert answer(tmp_path / "by", InputStatisticsMatch, lambda: pictures(False, 0.6))["outcome"] != "one_step_apart"
 
 
+@pytest.mark.parametrize(
+    ("factors", "outcome"),
+    [
+        ([9.8, 9.8, 9.8, 1, 1, 1], "one_step_apart"),
+        ([0.1, 1, 0.1, 1, 1, 1], "one_step_apart"),
+        ([9.8, 1, 1, 1, 1, 1], "differ"),  # one column alone may have a few values far out
+        ([9.8, 6.0, 14.0, 1, 1, 1], "differ"),
+        ([1, 1, 1, 1, 1, 1], "match"),
+    ],
+)
+def test_some_columns_in_another_unit(tmp_path: Any, factors: list[float], outcome: str) -> None:
+    def loop() -> None:
+        torch.manual_seed(0)
+        series, labels = torch.randn(500, 6, 20), torch.randint(0, 2, (500,))
+        model = nn.Sequential(nn.Conv1d(6, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 2))
+        loader = DataLoader(TensorDataset(series[:300], labels[:300]), batch_size=30, shuffle=True)
+        other = series[300:] * torch.tensor(factors)[:, None]
+        by_turns(model, loader, DataLoader(TensorDataset(other, labels[300:]), batch_size=50))
+
+    assert answer(tmp_path, InputStatisticsMatch, loop)["outcome"] == outcome
+
+
 class Brightened(Dataset[Any]):
     """Pictures that come out brighter by chance, and never darker."""
 

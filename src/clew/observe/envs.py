@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clew.observe.episodes import Episodes
+from clew.observe.paid import Paid
 from clew.observe.patches import Patches, unframe
 from clew.observe.places import is_users, users_place
 
@@ -88,6 +89,7 @@ class Experience:
         self.recorder = weakref.ref(recorder)
         self.steps = 0
         self.episodes = Episodes()
+        self.paid = Paid()
         self.lanes = 0
         self.counts: dict[int, int] = {}  # how many step together, by environment that is passed over
         self.sides: weakref.WeakKeyDictionary[Any, Side] = weakref.WeakKeyDictionary()
@@ -445,8 +447,12 @@ def _around(held: weakref.ref[Experience], name: str, original: Any) -> Any:
 
     def wrapper(env: Any, *args: Any, **kwargs: Any) -> Any:
         if getattr(_inside, "depth", 0) or strange[0] >= TRIES:
-            return original(env, *args, **kwargs)
+            result = original(env, *args, **kwargs)
+            if name == "step" and getattr(_inside, "paid", None) is None:
+                _inside.paid = result  # of the innermost environment, which returns first
+            return result
         _inside.depth = 1
+        _inside.paid = None
         try:
             result = original(env, *args, **kwargs)
         except BaseException as error:
@@ -484,6 +490,10 @@ def _tell(experience: Experience, strange: list[int], name: str, env: Any, args:
                 strange[0] += 1
             else:
                 strange[0] = 0
+                inner = told_by(_inside.paid) if _inside.paid is not None else None
+                _inside.paid = None
+                if inner is not None:
+                    experience.paid.note(env, inner.rewards, told.rewards)
                 experience.stepped(env, args[0] if args else next(iter(kwargs.values()), None), told)
     except Exception:  # noqa: BLE001  # the script comes first: what cannot be read is not followed
         strange[0] += 1

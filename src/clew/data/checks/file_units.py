@@ -164,10 +164,13 @@ def _some_channels(own: Column | None, others: list[Column | None], least: float
     ]
     found = {at: change for at, pair in enumerate(samples) if (change := changed(*pair, least)) is not None}
     same = [at for at, (one, other) in enumerate(samples) if at not in found and _alike(one, other)]
-    if not found or not same or len(found) + len(same) < len(samples) or len({way.says for way in found.values()}) > 1:
+    if not found or not same or len(found) + len(same) < len(samples):
         return ""
-    which = ", ".join(map(str, found))
-    return f"{next(iter(found.values())).says} (in channel{'s' * (len(found) > 1)} {which} of {len(samples)})"
+    ways = sorted(found.values(), key=lambda way: way.factor)
+    way = ways[len(ways) // 2]
+    if any(abs(other.factor - way.factor) > ALIKE * abs(way.factor) for other in ways):
+        return ""
+    return f"{way.says} (in channel{'s' * (len(found) > 1)} {', '.join(map(str, found))} of {len(samples)})"
 
 
 def _alike(one: Sample, other: Sample) -> bool:

@@ -137,7 +137,8 @@ def _turned(inputs: Inputs, labels: Labels, lab: Lab) -> Way | None:
             found.append(Way(name, float(right.float().mean()), float(back[~right].float().mean())))
     best = max(found, key=lambda way: way.back, default=None)
     clear = best is not None and best.right < KEPT * sound and best.back > BACK * sound
-    return best if clear and sound > 2 * float(torch.bincount(wanted.clamp(min=0)).max()) / len(wanted) else None
+    constant = float(torch.bincount(wanted.clamp(min=0)).max()) / len(wanted)
+    return best if clear and sound > (1 + constant) / 2 else None
 
 
 def _judge(lab: Lab, inputs: Inputs, labels: Labels) -> Answer:

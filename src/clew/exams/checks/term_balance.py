@@ -168,5 +168,5 @@ def _size(loss: torch.Tensor, model: nn.Module) -> float:
     leaves = [leaf for leaf in model.parameters() if leaf.requires_grad]
     if not loss.requires_grad or not leaves:
         return 0.0
-    found = torch.autograd.grad(loss, leaves, retain_graph=True, allow_unused=True)
+    found: tuple[torch.Tensor | None, ...] = torch.autograd.grad(loss, leaves, retain_graph=True, allow_unused=True)
     return math.sqrt(sum(float(gradient.square().sum()) for gradient in found if gradient is not None))

@@ -1,7 +1,9 @@
 """Does the reward that the learner uses have another zero than the reward of the environment?
 
 Where value targets are, to rounding, rewards, an offset and later values, the offset is what was added to or taken from
-every reward on its way. Where every step pays and the targets are nothing at all, the reward was taken away.
+every reward on its way. Where every step pays and the targets are nothing at all, the reward was taken away. Where
+every step pays the same and wrappers turn that into something of the other sign that moves slowly, a mean was taken
+off.
 
 Why it matters: where episodes can end early, a constant per step pays for or charges for going on, and another policy
 is the best one.
@@ -13,11 +15,15 @@ constant for every step changes nothing there.
 
 from __future__ import annotations
 
+from types import CodeType
+
+from clew.observe.places import is_users, shown
 from clew.observe.watch import Answer
 from clew.observe.watches import _rl_recursion as recursion
 from clew.observe.watches._rl_lines import centred_lines
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Reading, Saw, Unclear
+from clew.records.place import Place
 
 
 class RewardShift(Studied):
@@ -32,6 +38,14 @@ class RewardShift(Studied):
             says = f"the value targets of {gone.rows} steps that paid are zero: nothing is left of their rewards"
             places = (*centred_lines(gone.place), gone.place, self.study.experience.place)
             return Saw("shifted", steps=gone.rows).saying(says).at(*places)
+        paid = self.study.experience.paid
+        if paid.turned:
+            says = (
+                f"every step pays {paid.reward:g}, and a wrapper makes {paid.low:.2g} to {paid.high:.2g} of it: "
+                "going on is charged for where it was paid for"
+            )
+            place = where(paid.wrapper)
+            return Saw("shifted", steps=paid.steps).saying(says).at(*centred_lines(place), place)
         found = recursion.shifted(self.study)
         if found is None:
             return Unclear("the targets could not be taken apart into rewards, an offset and later values")
@@ -40,3 +54,17 @@ class RewardShift(Studied):
         reading = Reading(offset_over_std=found.offset, steps=found.rows)
         lines = centred_lines(found.place) if found.offset else []
         return reading.at(*lines, found.place) if found.place is not None else reading
+
+
+def where(kind: type | None) -> Place | None:
+    """Where a class of the user's takes its steps."""
+    code = getattr(getattr(kind, "step", None), "__wrapped__", getattr(kind, "step", None))
+    code = getattr(code, "__code__", None)
+    if code is None or not is_users(code.co_filename):
+        code = next((held for held in _codes(kind) if is_users(held.co_filename)), None)
+    return None if code is None else Place(shown(code.co_filename), code.co_firstlineno, symbol=code.co_qualname)
+
+
+def _codes(kind: type | None) -> list[CodeType]:
+    held = (getattr(each, "__code__", None) for each in vars(kind).values()) if kind is not None else ()
+    return [code for code in held if isinstance(code, CodeType)]
