@@ -32,6 +32,9 @@ def test_each_line_is_its_own_place() -> None:
 
 def test_lines_of_libraries_are_passed_over() -> None:
     assert not is_users(os.__file__)
+    assert not is_users("/opt/other/lib/python3.12/site-packages/torch/nn/modules/module.py")
+    assert not is_users("/usr/lib/python3/dist-packages/numpy/core.py")
+    assert is_users("/home/somebody/site-packages-of-mine/train.py")
     assert not is_users(pytest.__file__)
     assert not is_users("<string>")
     assert not is_users(places.__file__)

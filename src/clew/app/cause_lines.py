@@ -86,6 +86,29 @@ WORDS = {
     "train.rank_divergence": Words(
         "ranks are brought together here", (r"DistributedDataParallel\(|\bDDP\(|broadcast\w*\(", r"all_reduce\(")
     ),
+    "loss.padding_counted": Words(
+        "padded here",
+        (
+            r"(label|tag|target|tgt|trg|\by\b).*(pad_sequence\(|padding_value|F\.pad\()|pad_sequence\(.*(label|tag|target|tgt|trg|\by\b)",
+            r"pad_sequence\(|padding_value|F\.pad\(|ignore_index",
+        ),
+    ),
+    "arch.causal_leak": Words(
+        "the mask is made here", (r"\btri[ul](_indices)?\(|subsequent_mask\(|is_causal|causal_mask\s*=",)
+    ),
+    "train.params_not_in_optimizer": Words(
+        "parameters are chosen here",
+        (r"startswith\(|endswith\(|if .*\bin (n|name|key)\b|(n|name|key) (not )?in\b",),
+        most=1,
+    ),
+    "num.low_precision": Words(options=r"precision|dtype|\bhalf\b|bf16|fp16|float16|\bamp\b"),
+    "rl.misaligned_transition": Words(
+        "taken from another step here",
+        (
+            r"\b\w*(rew|act|obs|state|done|term)\w*\[[^\]]*[-+] ?1\s*\]",
+            r"\b\w*(rew|act|obs|state)\w*\[(:-1|1:)\]|\b(roll|shift)\(",
+        ),
+    ),
     "train.no_grad_in_training": Words(
         "gradients are switched off here", (r"no_grad|inference_mode|set_grad_enabled",)
     ),

@@ -27,6 +27,7 @@ try:
     _STARTED_IN = os.path.join(os.getcwd(), "")  # a script may go elsewhere; whoever reads the report has not
 except OSError:
     _STARTED_IN = ""  # the working folder has been removed
+INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 MOST = 4096
 OPTIMIZED = 1  # of code flags: the locals of a function, as against those of a module or class
 _known: dict[str, bool] = {}
@@ -40,9 +41,19 @@ def is_users(file: str) -> bool:
     held = _known.get(file)
     if held is None:
         path = os.path.abspath(file)
-        foreign = file.startswith("<") or path.startswith(_HERE) or path.startswith(_OTHERS)
+        foreign = file.startswith("<") or path.startswith(_HERE) or path.startswith(_OTHERS) or _installed(path)
         held = _known[file] = not foreign
     return held
+
+
+def _installed(path: str) -> bool:
+    """Packages of another environment, such as one that this one is built upon. Who works inside of such a folder works
+    on what lies there."""
+    for folder in INSTALLED:
+        above, found, _ = path.partition(folder)
+        if found and not _STARTED_IN.startswith(above + folder):
+            return True
+    return False
 
 
 def users_place(depth: int = 1) -> Place | None:

@@ -26,6 +26,8 @@ from clew.records.clue import Unclear
 if TYPE_CHECKING:
     from clew.records.place import Place
 
+CLOSURES = 8
+"""Evaluations within one step that are all looked at."""
 DENSE = 10
 SPARSE = 200  # steps between samples in the long run,
 SPARSEST = 1000  # or up to so many where steps are so short that
@@ -52,6 +54,8 @@ class Recorder:
         self.sample = sample
         self.next_sample = 0
         self.sampled = True
+        self._closures = 0  # evaluations within the step that is being made
+        self._held = True  # whether that step is sampled
         self.told = 0  # events so far: what several watches share can tell by it that it has seen one already
         self.ending = False  # True once the run has ended and what was seen is written for the last time
         self.busy = False  # True while clew itself calls torch: hooks then stay silent
@@ -227,6 +231,19 @@ class Recorder:
         self.epoch, step = self._passes.get(loader, (0, self.step))
         self._passes.clear()
         self.record("epoch", self.epoch, step=step)
+
+    def closure_done(self) -> None:
+        """One evaluation more within a step. An optimiser may make thousands: they are looked at ever more rarely."""
+        self._closures += 1
+        if self._closures == 1:
+            self._held = self.sampled
+        few = self._closures < CLOSURES or self._closures & (self._closures - 1) == 0
+        self.sampled = self._held and few
+
+    def closures_end(self) -> None:
+        """The step is over, and is told as it began."""
+        if self._closures:
+            self._closures, self.sampled = 0, self._held
 
     def step_done(self) -> None:
         """One optimiser step more."""

@@ -39,6 +39,9 @@ def _backward(hooks: Hooks, torch: Any) -> None:
             hooks.inside_backward = False
             if event:
                 recorder.tell("after_backward", event, event.sampled)
+                if hooks.inside_step:
+                    recorder.closure_done()
+                    hooks.settle_attachment()
             return result
 
         return backward

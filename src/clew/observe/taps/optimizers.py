@@ -38,6 +38,7 @@ def _steps(hooks: Hooks) -> None:
 
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         hooks.inside_step = False
+        recorder.closures_end()
         if not (recorder.busy or compiling()):
             hooks.tell_optimizer("after_step", optimizer)
             hooks.step_done()
