@@ -382,3 +382,33 @@ def test_samples_grow_sparser(tmp_path: Path) -> None:
     late = [later - earlier for earlier, later in pairwise(sampled) if earlier >= 2 * SPARSE]
     assert late
     assert all(SPARSE <= gap <= SPARSEST for gap in late)
+
+
+def test_evaluations_within_one_step_are_looked_at_ever_more_rarely(tmp_path: Path) -> None:
+    """Quasi-Newton methods make hundreds of them, and all belong to a step that is sampled."""
+    model, x = nn.Linear(6, 1), torch.randn(64, 6)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=1e-3, max_iter=200, tolerance_grad=0.0, tolerance_change=0.0)
+    made = 0
+
+    def closure() -> torch.Tensor:
+        nonlocal made
+        made += 1
+        optimizer.zero_grad()
+        loss: torch.Tensor = model(x).square().mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    with watching(tmp_path, [Listener]):
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+        optimizer.step(closure)  # type: ignore[no-untyped-call]
+    assert made > 150
+    assert len(told("forward")) < 40
+    assert len(told("before_backward")) == made  # counted all the same
+    assert (
+        [event.sampled for event in told("before_step")]
+        == [event.sampled for event in told("after_step")]
+        == [
+            True,
+            True,
+        ]
+    )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, Backward, OptimizerEvent, Watch, when_sampled
+from clew.observe.watch import Answer, Backward, OptimizerEvent, Watch
 from clew.observe.watches._training_values import matrices, median, real, skips
 from clew.records.clue import Reading, Unclear
 
@@ -49,7 +49,6 @@ class UpdateRatio(Watch):
         self.before[event.number] = [(key, values.clone()) for key, values in held if values is not None]
         self.evaluated[event.number] = 0
 
-    @when_sampled
     def after_backward(self, _: Backward) -> None:
         for number in self.evaluated:
             self.evaluated[number] += 1
