@@ -48,6 +48,17 @@ def test_nothing_found_ends_with_zero(lint: Clew) -> None:
     assert said.out.strip() == "Nothing found in 1 file."
 
 
+def test_a_plain_tensor_that_another_file_differentiates_by_is_meant_so(lint: Clew) -> None:
+    model = (
+        "import torch\nfrom torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.context = torch.zeros(4, requires_grad=True)\n"
+    )
+    put(net=model, train="from net import Net\n\nmodel = Net()\n")
+    assert "CLW402" in lint(".").out
+    put(train="import torch\nfrom net import Net\n\nmodel = Net()\ng = torch.autograd.grad(loss, model.context)\n")
+    assert "CLW402" not in lint(".").out
+
+
 def test_text_shows_the_place_the_line_and_why(lint: Clew) -> None:
     put(train=ZERO.format(comment=""))
     said = lint("train.py")

@@ -4,11 +4,13 @@ What it sees: in a class that is a module, an attribute set to a tensor with req
 parameter or buffer; a Parameter that is moved, cast or multiplied before it is kept.
 Why it matters: it gets gradients, and no optimiser holds it: parameters() does not list it, state_dict() does not
 save it, and to(device) leaves it behind.
-Silent when: it is wrapped in Parameter, registered, or handed to an optimiser by name.
+Silent when: it is wrapped in Parameter, registered, handed to an optimiser by name, or, in another file,
+differentiated by or set anew, as meta-learners do.
 Fix: nn.Parameter(...).
 """
 
 import ast
+import re
 from collections.abc import Iterator
 
 from clew.lint.index import Def
@@ -134,4 +136,10 @@ def handed_over(script: Script, name: str) -> bool:
                 isinstance(above, ast.Call) and "Parameter" in ast.unparse(above.func)
             ):
                 return True
-    return False
+    wanted = re.compile(ELSEWHERE.replace(b"NAME", re.escape(name.encode())))
+    path = script.module.path
+    return any(wanted.search(script.project.bytes_of(other)) for other in script.project.around(path))
+
+
+ELSEWHERE = rb"(?m)^.*\b(optim\w*|Adam\w*|SGD|RMSprop|grad)\b.*\.NAME\b|^[^#\n]*[^f]\.NAME\s*=[^=]"
+"""In another file: handed to an optimiser, differentiated by, or set anew from outside, as meta-learners do."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 SETTLED = 2
 """Steps of an optimiser after which a parameter without a gradient is no matter of a branch not taken yet."""
 SHOWN = 5
+MODULES = 10_000
 ENOUGH, DROPPED = 3, 8
 """Calls of a loss function whose result is dropped: how many tell, and after how many nobody looks any more."""
 
@@ -61,10 +62,14 @@ class LossReachesParameters(Reach):
         self.grad_mode = True
         self.missing: dict[int, tuple[int, int, list[Place]]] = {}
         self.lost: dict[int, set[int]] = {}  # by optimiser: the tensors behind that
+        self.called: set[str] = set()
+        self.used = False  # whether a module that holds one of them was called at all
         self.dropped: Counter[tuple[str, Place | None]] = Counter()  # losses taken of those
 
     def module(self, event: ModuleCall) -> None:
         self.handed.module(event)
+        if len(self.called) < MODULES:
+            self.called.add(event.name)
 
     def forward(self, event: Forward) -> None:
         self.handed.forward(event)
@@ -130,7 +135,9 @@ class LossReachesParameters(Reach):
                     ids.discard(id(parameter))
                     if is_prototype(module, name):
                         count -= 1
-                    elif len(places) < SHOWN:
+                        continue
+                    self.used = self.used or name.rpartition(".")[0] in {"", *self.called}
+                    if len(places) < SHOWN:
                         places.append(where_made(module, name))
         return count, of, places
 
@@ -168,7 +175,7 @@ class LossReachesParameters(Reach):
                 says = f"{text} {name} is taken of what they give, and nothing that backward runs on holds its result."
                 return Saw("loss_dropped", missing=count, of=of).at(place, *places[:SHOWN]).saying(says)
             cut = sorted({name for held in self.handed.cut.values() for name in held})
-            if cut:
+            if cut and self.used:
                 says = f"{text} At {', '.join(cut[:3])} what they gave out goes on without its graph."
                 return Saw("part_cut_off", missing=count, of=of).at(*places[:SHOWN]).saying(says)
             return Saw("some_missing", missing=count, of=of).at(*places[:SHOWN]).saying(text)
