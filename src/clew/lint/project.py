@@ -290,6 +290,11 @@ class Project:
         self.searched = True
         return sum(word.encode() in self.bytes_of(other) for other in self.around(path))
 
+    def matched_around(self, path: str, wanted: re.Pattern[bytes]) -> bool:
+        """Whether any of the files around holds a text of this form."""
+        self.searched = True
+        return any(wanted.search(self.bytes_of(other)) for other in self.around(path))
+
     def bytes_of(self, path: str) -> bytes:
         if path not in self.texts:
             try:

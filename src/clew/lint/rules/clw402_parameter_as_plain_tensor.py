@@ -137,8 +137,7 @@ def handed_over(script: Script, name: str) -> bool:
             ):
                 return True
     wanted = re.compile(ELSEWHERE.replace(b"NAME", re.escape(name.encode())))
-    path = script.module.path
-    return any(wanted.search(script.project.bytes_of(other)) for other in script.project.around(path))
+    return script.project.matched_around(script.module.path, wanted)
 
 
 ELSEWHERE = rb"(?m)^.*\b(optim\w*|Adam\w*|SGD|RMSprop|grad)\b.*\.NAME\b|^[^#\n]*[^f]\.NAME\s*=[^=]"
