@@ -43,9 +43,15 @@ def layout(batch: Batch) -> Layout | str:
         return "the inputs do not agree on a number of examples"
     if found.examples < 2:
         return "the batch holds a single example"
-    if len(shapes) > 1 and any(tuple(shape[:2]) == (found.examples, found.examples) for shape in shapes):
-        return f"an input of {found.examples} by {found.examples} relates the examples to one another"
-    return found
+    return related(batch, found.examples) or found
+
+
+def related(batch: Batch, examples: int) -> str:
+    """Whether an input beside others says which examples go with which, as the edges of a graph do, in words."""
+    shapes = [tuple(tensor.shape[:2]) for tensor in tensors(batch.inputs) if tensor.dim()]
+    if len(shapes) > 1 and (examples, examples) in shapes:
+        return f"an input of {examples} by {examples} relates the examples to one another"
+    return ""
 
 
 def by_row(value: torch.Tensor, held: Layout) -> torch.Tensor | None:

@@ -19,6 +19,7 @@ import torch
 from clew.exams.batches import Batch, mapped, rows
 from clew.exams.checks._data_poison import Crossing, row, spoiled, trace, up_to
 from clew.exams.checks._data_tables import BESIDE, is_label, named, output_width, shown_inputs, target_of
+from clew.exams.checks._network_rows import related
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Saw, Unclear
@@ -32,6 +33,8 @@ def examine(lab: Lab) -> Answer:
     count = rows(batch)
     if count < 2 or not output_width(lab):
         return Unclear("the inputs or the output do not go by example, or there is one example only")
+    if why := related(batch, count):
+        return Unclear(why)
     length = predicts_ahead(batch)
     if length:
         half = length // 2
