@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from loops_data import answer, lines
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -160,3 +161,25 @@ def test_an_actor_is_not_taken_for_a_critic_that_no_loss_reaches(tmp_path: Any) 
         (held,) = recorder.watches
         told = held.read()
     assert not (isinstance(told, Saw) and told.outcome == "left_out"), told
+
+
+@pytest.mark.parametrize(("mode", "outcome"), [("train", "train"), ("eval", "eval")])
+def test_one_batch_of_another_loader_now_and_then(tmp_path: Any, mode: str, outcome: str) -> None:
+    """Validated with gradients recorded, a batch at a time, between the steps of training."""
+
+    def loop() -> None:
+        model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+        x, y = torch.randn(80, 6), torch.randint(0, 2, (80,))
+        training = DataLoader(TensorDataset(x[:60], y[:60]), batch_size=6, shuffle=True)
+        held = DataLoader(TensorDataset(x[60:], y[60:]), batch_size=5)
+        for a, b in training:
+            model.train()
+            optimizer.zero_grad()
+            F.cross_entropy(model(a), b).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            model.train(mode == "train")
+            others, wanted = next(iter(held))
+            float(F.cross_entropy(model(others), wanted))
+
+    assert answer(tmp_path, ModeInValidation, loop)["outcome"] == outcome

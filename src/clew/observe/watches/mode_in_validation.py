@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 AGAIN = 3
 """An input that one model scores this often in a row is being sampled from, not validated."""
 INPUTS = 64
+UNTRAINED = 3
+"""Batches of another loader, one at a time between steps, that a model was given with gradients and to no end."""
 LARGER = 1.5
 """An input this much larger than every batch is a whole data set."""
 
@@ -51,6 +53,7 @@ class Passes:
         self.whole = False  # the latest was over a whole data set, and nothing was trained since
         self.last: tuple[object, ...] = ()
         self.steps_by_input: dict[Input, set[int]] = {}
+        self.untrained: set[int] = set()  # steps with a pass that was recorded, and that nothing was trained on
         self.layer = ""
         self.place: Place | None = None
 
@@ -126,6 +129,9 @@ class ModeInValidation(Watch):
             model = self.recorder.models[event.model]()
             if model is not None:
                 self._note(model, event.model, event.loader, event.training, event.place, None)
+                held = self.passes.get((event.model, event.loader))
+                if held is not None and len(held.untrained) < UNTRAINED:
+                    held.untrained.add(self.recorder.step)
 
     def _note(
         self,
@@ -190,6 +196,6 @@ class ModeInValidation(Watch):
 
     def _validates(self, held: Passes, loader: int | None) -> bool:
         if loader is not None and loader not in self.trained_under:
-            return held.longest >= 2 or held.scored > 0
+            return held.longest >= 2 or held.scored > 0 or len(held.untrained) >= UNTRAINED
         fixed = any(len(steps) > 1 for given, steps in held.steps_by_input.items() if given not in self.trained_on)
         return held.scored > 0 or ((fixed or held.whole) and len(self.trained) == 1)
