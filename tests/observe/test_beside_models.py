@@ -180,6 +180,6 @@ def test_one_batch_of_another_loader_now_and_then(tmp_path: Any, mode: str, outc
             optimizer.step()
             model.train(mode == "train")
             others, wanted = next(iter(held))
-            float(F.cross_entropy(model(others), wanted))
+            F.cross_entropy(model(others), wanted).item()
 
     assert answer(tmp_path, ModeInValidation, loop)["outcome"] == outcome

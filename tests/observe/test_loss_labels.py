@@ -130,6 +130,12 @@ def test_a_class_of_whole_examples_that_is_ignored_is_seen(tmp_path: Any) -> Non
 
         return step
 
+    def one_by_one(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        # Positions of sequences, each with all examples.
+        return torch.stack([F.cross_entropy(model(x), y.roll(at), ignore_index=0) for at in range(4)]).mean()
+
+    told = answer(tmp_path, LabelsMasked, loop(one_by_one))
+    assert "masked_share" in told["measured"], told
     told = answer(tmp_path, LabelsMasked, loop(ignoring(1)))
     assert (told["outcome"], told["measured"]["label"]) == ("one_class", 0)
     assert "cross_entropy" in lines(told)[0]

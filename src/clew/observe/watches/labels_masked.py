@@ -9,7 +9,8 @@ Why it matters: where every target is ignored the mean is taken over nothing, th
 learnt.
 Cannot tell: whether a high share is meant, as in fine-tuning on answers alone; masks multiplied by hand.
 Silent when: at least a tenth of the targets counts, these are of several classes, or nothing at all is left out (a
-contrastive loss whose target is always the first), and the label that is left out is no class of whole examples.
+contrastive loss whose target is always the first), and the label that is left out is no class of whole examples, or the
+loss is called for one position of all sequences after the other, where it may be padding.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class LabelsMasked(Watch):
         self.where: Place | None = None
         self.examples = 0  # of the forward call before the loss
         self.sites: dict[Place | None, Site] = {}
+        self.last: tuple[Place | None, int] = (None, -1)
+        self.by_position = False
         self.classes: set[int] = set()  # left out where they stand for whole examples
 
     def forward(self, event: Forward) -> None:
@@ -89,7 +92,11 @@ class LabelsMasked(Watch):
         self.empty += share == 1.0
         self.targets += event.target.numel()
         self.masked += share * event.target.numel()
-        whole = event.target.dim() == 1 and len(event.target) == self.examples > 1
+        if self.last == (event.place, event.step):
+            self.by_position = True  # one position of all sequences after the other
+            self.classes.clear()
+        self.last = (event.place, event.step)
+        whole = event.target.dim() == 1 and len(event.target) == self.examples > 1 and not self.by_position
         if whole and 0 < share < 1 and 0 <= ignored(event) < event.input.shape[-1]:
             self.classes.add(ignored(event))
             self.where = event.place
