@@ -15,6 +15,7 @@ from typing import Any
 import faults_training as faults
 import pytest
 import torch
+import torch.nn.functional as F
 from faults_training import FAULTY, schedulers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -210,6 +211,38 @@ def test_a_schedule_that_gives_a_rate_where_a_factor_is_wanted(
     assert said["outcome"] == outcome, said
     if outcome == "far_below":
         assert "def decaying" in text_at(said)
+
+
+class Twice(torch.optim.Optimizer):
+    """Climbs a little, asks for the gradient there, and lets another optimiser step with it."""
+
+    def __init__(self, parameters: Any, lr: float) -> None:
+        super().__init__(parameters, {"lr": lr})
+        self.base = torch.optim.SGD(self.param_groups, lr=lr)
+
+    @torch.no_grad()
+    def climb(self) -> None:
+        for parameter in self.param_groups[0]["params"]:
+            parameter.add_(1e-3 * parameter.grad)
+        self.zero_grad()
+
+    def back(self) -> None:
+        self.base.step()
+        self.zero_grad()
+
+
+def test_an_optimiser_that_is_built_around_another_need_not_step_itself(tmp_path: Path) -> None:
+    def loop() -> None:
+        model = mlp()
+        optimizer = Twice(model.parameters(), lr=1e-2)
+        for _ in range(6):
+            for x, y in loader():
+                F.cross_entropy(model(x), y).backward()
+                optimizer.climb()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.back()
+
+    assert answers(tmp_path, loop, EventOrder)["event_order"]["outcome"] != "no_step"
 
 
 def test_the_run_is_not_changed(tmp_path: Path) -> None:

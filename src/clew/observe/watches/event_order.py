@@ -32,6 +32,7 @@ class Turn:
     """What happened to one optimiser since its last step, and what came of its earlier turns."""
 
     def __init__(self) -> None:
+        self.covered = False  # an optimiser that steps holds all that this one holds
         self.steps = self.looked = self.stale = self.zeroed = self.late = self.bare = self.thrown = 0
         self.between = 0  # steps before which gradients of the very line that filled them were cleared unused
         self.lost: set[Place] = set()  # where the gradients came from that were cleared in this turn
@@ -148,6 +149,14 @@ class EventOrder(Watch):
         others = self.stepped.intersection(live) - {number}
         return own <= {id(parameter) for other in others for parameter in held_by(live[other])}
 
+    def _cover(self, event: OptimizerEvent) -> None:
+        """Another optimiser may be built around the one that steps, as SAM is: then this one steps for it."""
+        held = {id(parameter) for parameter in held_by(event.optimizer)}
+        for number, other in self.recorder.live_optimizers():
+            turn = self.turn(number)
+            if number != event.number and not turn.steps and not turn.covered:
+                turn.covered = {id(parameter) for parameter in held_by(other)} <= held
+
     def before_step(self, event: OptimizerEvent) -> None:
         turn = self.turn(event.number)
         turn.inside = True
@@ -160,6 +169,8 @@ class EventOrder(Watch):
     def after_step(self, event: OptimizerEvent) -> None:
         self.stepped.add(event.number)
         self.turn(event.number).end()
+        if event.sampled:
+            self._cover(event)
 
     def read(self) -> Answer:
         if not self.turns:
@@ -203,7 +214,7 @@ class EventOrder(Watch):
                 if stepped
                 else (turn.thrown >= THROWN_AWAY or self.backwards >= BACKWARDS_WITHOUT_STEP)
             )
-            if not turn.steps and turn.reached_ever and enough:
+            if not turn.steps and turn.reached_ever and enough and not turn.covered:
                 return Saw("no_step", backwards=self.backwards, steps=stepped).at(turn.backward_place)
         if not stepped:
             return Unclear("too few backward passes to say that no step follows" if self.backwards else "nothing ran")
