@@ -43,6 +43,23 @@ class Blocks(nn.Module):
         return self.head(x.detach() if self.how == "detached" else x)  # type: ignore[no-any-return]
 
 
+class Beside(nn.Module):
+    """A second layer makes something of its own, which is forgotten, before the input comes in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.code, self.stem, self.head = nn.Linear(3, 8), nn.Linear(6, 8), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.code(torch.ones(len(x), 3))
+        return self.head(self.stem(x).tanh())  # type: ignore[no-any-return]
+
+
+def test_a_result_that_is_forgotten_before_the_input_comes_in(tmp_path: Any) -> None:
+    assert answer(tmp_path / "a", UnusedParameters, lambda: trained(Beside()))["outcome"] == "unused"
+    assert answer(tmp_path / "b", LossReachesParameters, lambda: trained(Beside()))["outcome"] == "some_missing"
+
+
 def trained(model: nn.Module, x: Tensor | None = None, steps: int = 6) -> None:
     x = torch.randn(16, 6) if x is None else x
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)

@@ -27,6 +27,7 @@ class HandedOn:
     def __init__(self) -> None:
         self.step = -1
         self._made: dict[int, tuple[str, Any]] = {}
+        self._odd: dict[int, set[tuple[str, int]]] = {}  # by model: layers given numbers without a graph, and where
         self._raw: set[int] = set()  # addresses of what the first layers were given
         self.cut: dict[int, set[str]] = {}  # of each model, the layers where what was recorded goes on without a graph
         self.kept: dict[int, set[str]] = {}  # and those whose results were in memory whenever it returned
@@ -46,6 +47,7 @@ class HandedOn:
             self.step = event.step
             self._made.clear()
             self._raw.clear()
+            self._odd.clear()
         for tensor in tensors_in(event.inputs, torch):
             self._bare(event.model, tensor)
         trainable = any(held.requires_grad for held in event.module.parameters(recurse=False))
@@ -65,11 +67,16 @@ class HandedOn:
             if not self._made:
                 self._raw.add(tensor.data_ptr())
             elif tensor.data_ptr() not in self._raw:
-                self.cut.setdefault(event.model, set()).add(event.name)
+                memory = int(tensor.untyped_storage().data_ptr())
+                self._odd.setdefault(event.model, set()).add((event.name, memory))
 
     def forward(self, event: Forward) -> None:
         if event.evaluation or not event.grad or self.blind:
             return
+        given = {int(held.untyped_storage().data_ptr()) for held in tensors_in(event.inputs, torch) if _plain(held)}
+        for name, memory in self._odd.pop(event.model, ()):
+            if memory not in given:  # an input of the model may well come in behind other layers
+                self.cut.setdefault(event.model, set()).add(name)
         for tensor in tensors_in(event.output, torch):
             self._bare(event.model, tensor)
         alive = {name for name, storage in self._made.values() if not storage.expired()}
