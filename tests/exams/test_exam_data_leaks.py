@@ -233,6 +233,25 @@ def test_nan_under_a_mask_is_no_crossing() -> None:
     assert outcome("poison_trace", walk(False)) == "clean"
 
 
+class Neighbours(nn.Module):
+    """Every node takes the mean of those it has an edge to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        out: Tensor = self.head(edges @ x / edges.sum(1, keepdim=True).clamp(min=1))
+        return out
+
+
+def test_a_table_of_edges_relates_the_examples() -> None:
+    edges = (torch.rand(len(X), len(X), generator=source(1)) < 0.1).float()
+    subject = Subject(Neighbours(), CE(), [((X, edges), Y)])
+    for name in ("poison_trace", "batch_independence"):
+        assert "relates the examples" in why(name, subject)
+
+
 def test_single_examples_are_unclear() -> None:
     assert "one example" in why("poison_trace", Subject(mlp(), CE(), [(X[:1], Y[:1])]))
 
