@@ -1,12 +1,15 @@
 """From a value that training ran with to the line it was written on."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 from launching import clew_run, script
 
-from clew.app.settings import says
+from clew.app.data_lines import COMES_IN
+from clew.app.settings import _only_table, says
+from clew.records.place import Place
 
 SCRIPT = """
 import tomllib, torch
@@ -99,3 +102,12 @@ def test_layers_frozen_as_they_were_drawn(tmp_path: Path, trained: bool) -> None
 )
 def test_lines_that_give_a_value(line: str, name: str, value: float, there: bool) -> None:
     assert says(line, name, [value]) == there
+
+
+def test_a_column_that_looks_ahead_came_with_the_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = str(tmp_path / "data" / "demand.csv")
+    (found,) = _only_table([table, str(tmp_path / "config.yaml")], (Place("train.py", 3),))
+    assert (found.file, found.line) == (os.path.join("data", "demand.csv"), None)
+    assert _only_table([table, str(tmp_path / "other.parquet")], ()) == ()
+    assert _only_table([table], (Place("features.py", 3, role=COMES_IN),)) == ()

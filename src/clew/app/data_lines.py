@@ -27,6 +27,7 @@ ORDERS = r"sort|shuffle|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\
 CENTRED = r"center ?=|center['\"]|bfill|backfill|filtfilt|savgol"
 """What looks ahead by itself, wherever it stands."""
 BLURS = r"rolling|\bshift\(|convolve|cumsum|ewm|interpolate|bfill|fillna|smooth|resample|center="
+COMES_IN = "rows of other times come in here"
 ON_THE_WAY = {
     "data.labels_misaligned": (ORDERS, "the order is changed here"),
     "data.not_normalized": (SCALES, "scaled here"),
@@ -36,8 +37,8 @@ ON_THE_WAY = {
         r"zeros_like|ones_like|full\(|fill|clamp|clip\(|round|nan_to_num|\* ?0\b",
         "values are replaced here",
     ),
-    "data.leak_temporal": (BLURS, "rows of other times come in here"),
-    "arch.causal_leak": (BLURS, "rows of other times come in here"),
+    "data.leak_temporal": (BLURS, COMES_IN),
+    "arch.causal_leak": (BLURS, COMES_IN),
     "data.leak_split": (r"\.(mean|std|min|max|fit|fit_transform)\(", "fitted to rows here"),
 }
 """On the way of the training data to the loss: lines that do what a cause is about."""

@@ -51,6 +51,8 @@ LARGEST = 1 << 18
 MOST = 3
 WORDS = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 NUMBERS = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+AHEAD = "data.leak_temporal"
+TABLES = (".csv", ".tsv", ".parquet", ".feather", ".npy", ".npz", ".jsonl", ".xlsx")
 CONFIGURATIONS = (".toml", ".yaml", ".yml", ".json", ".ini", ".cfg")
 
 
@@ -84,7 +86,19 @@ def settings_places(
     written = {path: lines for path, lines in texts.items() if path.endswith(CONFIGURATIONS)}
     more = Finder(seen, reader.project, reader.texts, written).by_cause(met or {})
     by_cause |= {cause: tuple(dict.fromkeys((*places, *by_cause.get(cause, ())))) for cause, places in more.items()}
+    by_cause[AHEAD] = (*_only_table(opened, by_cause.get(AHEAD, ())), *by_cause.get(AHEAD, ()))
     return {cause: places for cause, places in by_cause.items() if places}
+
+
+def _only_table(opened: list[str], known: tuple[Place, ...]) -> tuple[Place, ...]:
+    """Where no line of the source brings rows of other times in, a column that looks ahead came with the data: the
+    file, where there is one only."""
+    from clew.app.data_lines import COMES_IN
+
+    tables = [path for path in opened if path.endswith(TABLES)]
+    if len(tables) != 1 or any(place.role == COMES_IN for place in known):
+        return ()
+    return (_place(tables[0], 0)._replace(line=None, role="the columns are read from here"),)
 
 
 def _target_listed(texts: dict[str, list[str]]) -> tuple[Place, ...]:
