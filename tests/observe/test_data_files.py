@@ -186,6 +186,7 @@ def test_files_that_native_code_opens_are_noted_too(tmp_path: Path) -> None:
         assert len(first) == len(second) == 2
         assert [os.path.basename(held.path) for held in files.opened()] == ["a.parquet", "b.feather"]
         assert not any(held.written for held in files.opened())
+        assert {held.by for held in files.opened()} <= {"pandas", "pyarrow"}
 
 
 def test_a_file_that_is_not_there_fails_as_ever(tmp_path: Path) -> None:

@@ -71,11 +71,11 @@ def opened() -> list[Opened]:
     return list(_files.opened.values())
 
 
-def told(path: Any) -> None:
+def told(path: Any, by: str) -> None:
     """A file that a library is asked to read: it may open it where Python does not hear of it."""
     for one in path if isinstance(path, list | tuple) else (path,):
         if isinstance(one, str | bytes | os.PathLike) and _files.on:
-            _audit("open", (one, "r", 0))
+            _audit("open", (one, "r", 0), by)
 
 
 def rewritten(path: str) -> bool:
@@ -112,7 +112,7 @@ def forget() -> None:
     _files.kinds.clear()
 
 
-def _audit(event: str, args: tuple[Any, ...]) -> None:
+def _audit(event: str, args: tuple[Any, ...], by: str = "") -> None:
     if event != "open" or _files.busy:
         return
     path = args[0]
@@ -120,14 +120,14 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
         return
     _files.busy = True
     try:
-        _note(os.fsdecode(path), args[1], args[2])
+        _note(os.fsdecode(path), args[1], args[2], by)
     except Exception:  # noqa: BLE001, S110  # an error here would make the script's own open fail
         pass
     finally:
         _files.busy = False
 
 
-def _note(path: str, mode: Any, flags: Any) -> None:
+def _note(path: str, mode: Any, flags: Any, by: str) -> None:
     ending = os.path.splitext(path)[1].lower()
     if ending not in ENDINGS or os.getpid() != _files.process:
         return
@@ -152,7 +152,7 @@ def _note(path: str, mode: Any, flags: Any) -> None:
             return  # looked for and not there
         size, modified = 0, 0.0
     _files.kinds[ending] += 1
-    _files.opened[path] = Opened(path, writes, size, modified, place, _library())
+    _files.opened[path] = Opened(path, writes, size, modified, place, by or _library())
 
 
 def _library() -> str:

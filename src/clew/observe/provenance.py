@@ -86,7 +86,7 @@ def _patch(name: str, module: ModuleType) -> None:
     try:
         if name == "pandas":
             for reader in READERS:
-                _replace(module, reader, _reads, _note_frame)
+                _replace(module, reader, functools.partial(_reads, name), _note_frame)
             _replace(module, "concat", _nothing, _note_concat)
             _replace_method(module.DataFrame, "sample", _nothing, _note_sample)
             _replace_method(module.DataFrame, "drop", _nothing, _note_drop)
@@ -95,7 +95,7 @@ def _patch(name: str, module: ModuleType) -> None:
                 _replace_method(kind, "astype", _nothing, _note_cast)
         elif name in NATIVE:
             for reader in NATIVE[name]:
-                _replace(module, reader, _reads, _said)
+                _replace(module, reader, functools.partial(_reads, name.partition(".")[0]), _said)
         elif name == "h5py":
             _replace_method(module.File, "__init__", _reads_own, _said)
         elif name == "sklearn.model_selection":
@@ -335,12 +335,12 @@ def _note_cast(held: None, args: Args, kwargs: Options, result: Any) -> None:
         LEDGER.casts.append(Cast(what, changed, len(before) * len(names), users_place()))
 
 
-def _reads(args: Args, kwargs: Options) -> None:
-    files.told(args[0] if args else next(iter(kwargs.values()), None))
+def _reads(library: str, args: Args, kwargs: Options) -> None:
+    files.told(args[0] if args else next(iter(kwargs.values()), None), library)
 
 
 def _reads_own(args: Args, kwargs: Options) -> None:
-    files.told(args[1] if len(args) > 1 else kwargs.get("name"))
+    files.told(args[1] if len(args) > 1 else kwargs.get("name"), "h5py")
 
 
 def _said(held: Any, args: Args, kwargs: Options, result: Any) -> None:

@@ -13,7 +13,6 @@ projections by their names.
 
 from __future__ import annotations
 
-import linecache
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -115,7 +114,6 @@ class RequiresGradFlags(Watch):
             ends = {_end(name, p) for name, p in named.items() if id(p) in trained}
             off = {name: p for name, p in named.items() if not p.requires_grad and _end(name, p) not in ends}
             layers = [name for name in _layers(model, given) if ends and name in off and _drawn_layer(off[name])]
-            layers = [name for name in layers if not self._handed(model, name)]
             if layers:
                 self.drawn = (layers, len(off), len(named))
                 return
@@ -126,11 +124,6 @@ class RequiresGradFlags(Watch):
             drawn = [name for name, p in off.items() if as_drawn(p)]
             if len(drawn) >= max(LEAST_TENSORS, len(off) / 2):
                 self.drawn = (drawn, len(off), len(named))
-
-    def _handed(self, model: torch.nn.Module, name: str) -> bool:
-        """Whether a layer was made of a table that the script gave it."""
-        place = self.recorder.origins.made(model.get_submodule(name.rpartition(".")[0]))
-        return place is not None and "from_pretrained" in linecache.getline(str(place.file), place.line or 0)
 
     def raised(self, event: Raised) -> None:
         """Backward found nothing to differentiate: is it because everything is switched off?"""
