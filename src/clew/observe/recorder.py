@@ -55,6 +55,7 @@ class Recorder:
         self.next_sample = 0
         self.sampled = True
         self._closures = 0  # evaluations within the step that is being made
+        self.evaluations = 0  # and within the last one
         self._held = True  # whether that step is sampled
         self.told = 0  # events so far: what several watches share can tell by it that it has seen one already
         self.ending = False  # True once the run has ended and what was seen is written for the last time
@@ -242,6 +243,7 @@ class Recorder:
 
     def closures_end(self) -> None:
         """The step is over, and is told as it began."""
+        self.evaluations = self._closures
         if self._closures:
             self._closures, self.sampled = 0, self._held
 

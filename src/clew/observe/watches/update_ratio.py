@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, Backward, OptimizerEvent, Watch
+from clew.observe.watch import Answer, OptimizerEvent, Watch
 from clew.observe.watches._training_values import matrices, median, real, skips
 from clew.records.clue import Reading, Unclear
 
@@ -35,7 +35,6 @@ class UpdateRatio(Watch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.before: dict[int, list[tuple[int, torch.Tensor]]] = {}
-        self.evaluated: dict[int, int] = {}  # per optimiser within its step: how often a closure ran backward
         self.steps: dict[int, int] = {}
         self.medians: dict[int, list[tuple[int, float]]] = {}  # per optimiser: its step, and the median over matrices
         self.tensors = 0
@@ -47,16 +46,11 @@ class UpdateRatio(Watch):
             return
         held = [(id(parameter), real(parameter, VALUES)) for parameter in matrices(event.optimizer)]
         self.before[event.number] = [(key, values.clone()) for key, values in held if values is not None]
-        self.evaluated[event.number] = 0
-
-    def after_backward(self, _: Backward) -> None:
-        for number in self.evaluated:
-            self.evaluated[number] += 1
 
     def after_step(self, event: OptimizerEvent) -> None:
         taken = self.steps[event.number] = self.steps.get(event.number, 0) + 1
         before = self.before.pop(event.number, None)
-        updates = max(1, self.evaluated.pop(event.number, 0))
+        updates = max(1, self.recorder.evaluations)  # a closure may run backward many times within a step
         if not before:
             return
         now = {id(parameter): parameter for parameter in matrices(event.optimizer)}
