@@ -15,9 +15,9 @@ constant for every step changes nothing there.
 
 from __future__ import annotations
 
-from types import CodeType
+import inspect
 
-from clew.observe.places import is_users, shown
+from clew.observe.places import shown, users_code
 from clew.observe.watch import Answer
 from clew.observe.watches import _rl_recursion as recursion
 from clew.observe.watches._rl_lines import centred_lines
@@ -57,14 +57,7 @@ class RewardShift(Studied):
 
 
 def where(kind: type | None) -> Place | None:
-    """Where a class of the user's takes its steps."""
-    code = getattr(getattr(kind, "step", None), "__wrapped__", getattr(kind, "step", None))
-    code = getattr(code, "__code__", None)
-    if code is None or not is_users(code.co_filename):
-        code = next((held for held in _codes(kind) if is_users(held.co_filename)), None)
+    """Where a wrapper of the user's makes rewards."""
+    made = (inspect.unwrap(getattr(kind, name)) for name in ("reward", "step") if hasattr(kind, name))
+    code = next((held for function in made if (held := users_code(function)) is not None), None)
     return None if code is None else Place(shown(code.co_filename), code.co_firstlineno, symbol=code.co_qualname)
-
-
-def _codes(kind: type | None) -> list[CodeType]:
-    held = (getattr(each, "__code__", None) for each in vars(kind).values()) if kind is not None else ()
-    return [code for code in held if isinstance(code, CodeType)]
