@@ -132,6 +132,19 @@ def test_other_losses_are_not_taken_for_known_ones() -> None:
         assert isinstance(recognise(Lab(strange), strange.copy(), strange.batches), str)
 
 
+# --- loss_direction
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_minus_before_a_known_loss_is_seen(kind: str) -> None:
+    assert outcome("loss_direction", KINDS[kind][0]) == ("turned" if kind == "flipped" else "right")
+
+
+def test_a_likelihood_by_hand_without_its_minus() -> None:
+    assert outcome("loss_direction", of(lambda o, t: -in_words(o, t))) == "turned"
+    assert outcome("loss_direction", of(lambda o, t: o.square().mean() + 0 * t.sum())) == "unclear"
+
+
 # --- init_loss
 
 

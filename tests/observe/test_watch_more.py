@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
+from clew.observe.watches.evaluation_classes import EvaluationClasses, renamed
 from clew.observe.watches.evaluation_inputs import EvaluationInputs
 from clew.observe.watches.event_order import EventOrder
 from clew.observe.watches.scheduler_steps import SchedulerSteps
@@ -136,6 +137,48 @@ def evaluated(held_out: Dataset[Any], epochs: int = 4) -> None:
 def test_inputs_of_an_evaluation(tmp_path: Path, loop: Loop, outcome: str) -> None:
     held = answers(tmp_path, loop, EvaluationInputs)["evaluation_inputs"]
     assert held["outcome"] == outcome
+
+
+def numbered(other: bool, by: str) -> None:
+    """Three clear groups; in evaluation the labels may count them from another one."""
+    torch.manual_seed(0)
+    centres = torch.eye(3) * 4
+    labels, held_out = torch.arange(240) % 3, torch.arange(90) % 3
+    inputs, inputs_out = (centres[held] + torch.randn(len(held), 3) for held in (labels, held_out))
+    labels_out = (held_out + 1) % 3 if other else held_out
+    model = torch.nn.Linear(3, 3)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    loader = DataLoader(TensorDataset(inputs_out, labels_out), batch_size=30)
+    for _ in range(4):
+        for x, y in DataLoader(TensorDataset(inputs, labels), batch_size=24, shuffle=True):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            if by == "loader":
+                for x, _ in loader:
+                    model(x)
+            elif by == "loss":
+                torch.nn.functional.cross_entropy(model(inputs_out), labels_out)
+            else:
+                (model(inputs_out).argmax(1) == labels_out).float().mean()
+
+
+@pytest.mark.parametrize("by", ["loader", "loss", "comparison"])
+def test_classes_that_evaluation_numbers_otherwise(tmp_path: Path, by: str) -> None:
+    held = answers(tmp_path / "a", partial(numbered, True, by), EvaluationClasses)["evaluation_classes"]
+    assert held["outcome"] == "renumbered"
+    assert "0 as 1, 1 as 2, 2 as 0" in held["says"]
+    held = answers(tmp_path / "b", partial(numbered, False, by), EvaluationClasses)["evaluation_classes"]
+    assert held["outcome"] == "alike"
+
+
+def test_a_table_is_a_renaming_only_when_it_is_one_to_one() -> None:
+    assert renamed(torch.tensor([[0, 30, 0], [0, 0, 30], [30, 0, 0]])) == {0: 1, 1: 2, 2: 0}
+    assert not renamed(torch.tensor([[0, 30, 0], [0, 30, 0], [30, 0, 0]]))
+    assert not renamed(torch.tensor([[30, 0], [0, 30]]))
+    assert not renamed(torch.tensor([[20, 10, 10], [10, 20, 10], [15, 15, 10]]))
 
 
 def milestones(per_batch: bool) -> None:

@@ -37,13 +37,13 @@ class Recount(Watch):
         self.one_each = False  # whether the model answers each example once, and not each word of it
 
     def batch(self, event: Batch) -> None:
-        held = _labels(event.value)
+        held = labels_of(event.value)
         self.labels = None if held is None else weakref.ref(held)
 
     def forward(self, event: Forward) -> None:
         self.one_each = plain(event.output) and event.output.dim() == 2
         labels = self.labels() if self.labels is not None and event.evaluation else None
-        if labels is not None and plain(event.output) and _fits(event.output, labels):
+        if labels is not None and plain(event.output) and one_for_each(event.output, labels):
             self._count("call", event.output, labels, event.step)
 
     def loss(self, event: LossCall) -> None:
@@ -51,7 +51,7 @@ class Recount(Watch):
             return
         if not (plain(event.input) and plain(event.target)) or event.options.get("weight") is not None:
             return
-        if _fits(event.input, event.target):
+        if one_for_each(event.input, event.target):
             self._count(str(event.place), event.input, event.target, event.step)
 
     def _count(self, site: str, outputs: torch.Tensor, labels: torch.Tensor, step: int) -> None:
@@ -81,14 +81,14 @@ class Recount(Watch):
         return Unclear("it answers no test")
 
 
-def _labels(value: Any) -> torch.Tensor | None:
+def labels_of(value: Any) -> torch.Tensor | None:
     if isinstance(value, Mapping):
         value = [held for name in NAMES if isinstance(held := value.get(name), torch.Tensor)]
     last = value[-1] if isinstance(value, list | tuple) and len(value) else None
     return last if isinstance(last, torch.Tensor) else None
 
 
-def _fits(outputs: torch.Tensor, labels: torch.Tensor) -> bool:
+def one_for_each(outputs: torch.Tensor, labels: torch.Tensor) -> bool:
     """One score for each class, and one whole number for each example."""
     return (
         outputs.dim() == 2

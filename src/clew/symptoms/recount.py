@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 LEAST = 50  # answers of a pass
 FAR = 0.05
 ERRORS = 5.0
+UNSAID = 0.3
+"""An accuracy that does not say of which examples it is may be that of training: it counts when it is this far off."""
 PLAIN = {"accuracy", "acc", "accu", "top1", "clean", "avg", "mean", "average", "classification", "step", "epoch", "set"}
 """Words beside which an accuracy is the share of right answers. A balanced one, or one over tokens, is not."""
 
@@ -44,15 +46,19 @@ def accuracy_recounted(series: Mapping[str, Series], passes: Sequence[Pass]) -> 
     counted = sorted(held for held in passes if held.asked >= LEAST)
     if not counted:
         return Unclear("no pass over held-out examples with known labels was counted")
-    printed = {name: held for name, held in series.items() if _is_accuracy(name) and held.values}
+    accuracies = {name: held for name, held in series.items() if _is_accuracy(name) and held.values}
+    printed = {name: held for name, held in accuracies.items() if meaning(name).split}
+    unsaid = not printed and len(accuracies) == 1
+    if unsaid:
+        printed = accuracies
     if not printed:
         return Unclear("no accuracy was printed")
     name, held = max(printed.items(), key=lambda item: len(item[1].values))
     scale = 100.0 if max(held.values) > 1.5 else 1.0
     tail = [value / scale for value in held.values[-3:] if value == value]
     late = _late(counted)
-    low = min(found.share - found.slack for found in late)
-    high = max(found.share + found.slack for found in late)
+    low = min(found.share - max(found.slack, unsaid * UNSAID) for found in late)
+    high = max(found.share + max(found.slack, unsaid * UNSAID) for found in late)
     if not tail:
         return Unclear(f"{name} is not a number")
     figures = {"printed": tail[-1], "counted": late[-1].share, "answers": late[-1].asked}
@@ -75,6 +81,6 @@ def _late(counted: Sequence[Pass]) -> list[Pass]:
 
 def _is_accuracy(name: str) -> bool:
     said = meaning(name)
-    if said.role != METRIC or said.base not in ACCURACY or said.split not in ("val", "test"):
+    if said.role != METRIC or said.base not in ACCURACY or said.split not in ("val", "test", ""):
         return False
     return all(word in PLAIN or word in SPLITS for word in words(name))

@@ -6,7 +6,8 @@ next layer gets. A unit counts as silent when it was zero for all examples of th
 Why it matters: such a unit passes no gradient back, so its own weights cannot bring it back.
 Cannot tell: what killed the units; units silent on these batches may answer to others.
 Silent when: values are zero by design, as in one-hot codes, masks and dropout: only rectifiers count. Also while the
-set of silent units still shrinks from batch to batch, as in sparse codes, and after too few examples.
+set of silent units still shrinks from batch to batch, as in sparse codes, and after too few examples. A network
+without rectifiers has no silent units.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ ENOUGH = 3
 ROWS = 64
 UNITS = 4
 LAYERS = 500
+FEWEST = 20
+"""Calls of modules among which a rectifier would have been seen."""
 DEAD = 0.88  # sound networks that are wider than they need be have three quarters of a layer silent now and then
 
 
@@ -101,12 +104,19 @@ class ActivationZeroShare(Watch):
         before = self.made.get(fed[0]) if fed else None
         return (before[0], f"{before[1]} (relu)".strip()) if before else (model, "(relu)")
 
+    def _hidden(self) -> bool:
+        """Whether a layer may rectify where it cannot be seen."""
+        parts = [part for _, model in self.recorder.live_models() for part in model.modules()]
+        return any(isinstance(part, MODULES) or getattr(part, "nonlinearity", "") == "relu" for part in parts)
+
     def read(self) -> Answer:
         shares = {layer: share for layer, held in self.layers.items() if (share := silent_share(held)) is not None}
         if not self.calls:
             return Unclear("no module was seen at work in training")
-        if not self.layers:
+        if not self.layers and (self.calls < FEWEST or self._hidden()):
             return Unclear("no rectifier was seen")
+        if not self.layers:
+            return Reading(largest_share_of_silent_units=0.0, layers=0)
         if not shares:
             return Unclear(f"fewer than {ROWS} examples on {ENOUGH} sampled steps went through any rectifier")
         worst = max(shares, key=lambda layer: shares[layer])

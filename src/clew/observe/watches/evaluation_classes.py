@@ -1,0 +1,184 @@
+"""Are classes numbered in evaluation as they are in training?
+
+Counts in evaluation which class the model names and which one the label gives: the labels of the loader's batch, of a
+loss, or of the comparison that the script makes itself. Where few answers are right, and nearly all would be if every
+class had another number, the numbering differs, and not what the model has learned.
+
+Why it matters: an encoder that is fitted anew to the validation labels, or a folder that lacks a class, gives every
+class another number; the figures of a sound model then look like chance or worse.
+Cannot tell: which of the two numberings is meant.
+Silent when: the model does not fit its training labels either, there are fewer than 40 answers, or two classes share
+the number that one of them would need.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from clew.observe.envs import patches_of
+from clew.observe.patches import unframe
+from clew.observe.places import users_place
+from clew.observe.recount import labels_of, one_for_each
+from clew.observe.watch import Answer, Batch, Forward, LossCall, Saw, Watch
+from clew.observe.watches._loss_values import CLASSES, plain
+from clew.records.clue import Unclear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clew.observe.recorder import Recorder
+    from clew.records.place import Place
+
+FEWEST = 40
+RARE = 0.02
+FITTED = 0.7
+"""Of the answers to the latest training batches, and of those in evaluation once the classes are renamed."""
+FAR = 0.5
+MOST_CLASSES, MOST_ANSWERS = 256, 100_000
+TABLES = 64
+
+
+class Table:
+    """What was answered (rows) and what the labels say (columns), in the latest pass of one line."""
+
+    def __init__(self, classes: int, step: int, place: Place | None) -> None:
+        self.counts = torch.zeros(classes, classes, dtype=torch.int64)
+        self.step, self.place = step, place
+
+
+class EvaluationClasses(Watch):
+    test = "evaluation_classes"
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.tables: dict[str, Table] = {}
+        self.trained: deque[float] = deque(maxlen=20)
+        self.labels: weakref.ref[torch.Tensor] | None = None
+        self.answers: torch.Tensor | None = None
+        self.classes = 0
+
+    def installed(self) -> None:
+        patches = patches_of(self.recorder)
+        if patches is not None:
+            for owner, name in ((torch.Tensor, "__eq__"), (torch.Tensor, "eq"), (torch, "eq")):
+                patches.replace(owner, name, functools.partial(_compared, weakref.ref(self)))
+
+    def batch(self, event: Batch) -> None:
+        held = labels_of(event.value)
+        self.labels = None if held is None else weakref.ref(held)
+
+    def forward(self, event: Forward) -> None:
+        self.answers = None
+        if not event.evaluation or not plain(event.output) or event.output.device.type != "cpu":
+            return
+        if event.output.dim() != 2 or not 1 < event.output.shape[1] <= MOST_CLASSES:
+            return
+        if event.output.shape[0] <= MOST_ANSWERS:
+            self.answers, self.classes = event.output.detach().argmax(1), event.output.shape[1]
+            labels = self.labels() if self.labels is not None else None
+            if labels is not None and one_for_each(event.output, labels):
+                self.add(f"loader {self.recorder.loader}", self.answers, labels, event.place)
+
+    def loss(self, event: LossCall) -> None:
+        if event.name not in CLASSES or not (plain(event.input) and plain(event.target)):
+            return
+        if not one_for_each(event.input, event.target) or event.input.shape[1] > MOST_CLASSES:
+            return
+        if event.grad and event.sampled:
+            right = event.input.detach().argmax(1) == event.target
+            self.trained.append(float(right.float().mean()))
+        elif not event.grad and event.input.device.type == "cpu":
+            self.classes = event.input.shape[1]
+            self.add(f"loss {event.place}", event.input.detach().argmax(1), event.target, event.place)
+
+    def compared(self, first: torch.Tensor, second: torch.Tensor) -> None:
+        """The script compares two tensors: one may be the answers of the latest call."""
+        answers = self.answers
+        if answers is None or first.numel() != answers.numel() or first.shape != second.shape:
+            return
+        for mine, other in ((first, second), (second, first)):
+            if mine.dtype == torch.int64 and torch.equal(mine.reshape(-1), answers):
+                self.answers = None
+                place = users_place(3)
+                self.add(f"compared {place}", answers, other.detach().reshape(-1), place)
+                return
+
+    def add(self, site: str, answers: torch.Tensor, labels: torch.Tensor, place: Place | None) -> None:
+        step, classes = self.recorder.step, self.classes
+        if labels.device.type != "cpu" or not len(labels):
+            return
+        named = labels.long()
+        if bool((named != labels).any()) or int(named.min()) < 0 or int(named.max()) >= classes:
+            return
+        held = self.tables.get(site)
+        if held is None and len(self.tables) >= TABLES:
+            return
+        if held is None or held.step != step or len(held.counts) != classes:
+            held = self.tables[site] = Table(classes, step, place)
+        held.counts += torch.bincount(answers * classes + named, minlength=classes**2).view(classes, classes)
+
+    def read(self) -> Answer:
+        counted = [held for held in self.tables.values() if int(held.counts.sum()) >= FEWEST]
+        if not counted:
+            return Unclear("no forty answers with known labels were seen in evaluation")
+        if len(self.trained) < 2 or sum(self.trained) / len(self.trained) < FITTED:
+            return Unclear("the answers in training are not known, or do not fit the labels there")
+        for held in counted:
+            names = renamed(held.counts)
+            if names:
+                return _saw(held, names)
+        return Saw("alike", answers=max(int(held.counts.sum()) for held in counted))
+
+
+def renamed(counts: torch.Tensor) -> dict[int, int]:
+    """Which class the labels call what, where that is not the same class and tells nearly every label; else nothing."""
+    total = int(counts.sum())
+    right = float(counts.diagonal().sum()) / total
+    rows = counts.sum(1)
+    common = [number for number in range(len(counts)) if int(rows[number]) > RARE * total]
+    names = {number: int(counts[number].argmax()) for number in common}
+    told = sum(int(counts[number, name]) for number, name in names.items()) / total
+    one_to_one = len(set(names.values())) == len(names) > 1
+    return names if one_to_one and told >= FITTED and right < FAR * told else {}
+
+
+def _saw(held: Table, names: dict[int, int]) -> Saw:
+    total = int(held.counts.sum())
+    right = float(held.counts.diagonal().sum()) / total
+    told = sum(int(held.counts[number, name]) for number, name in names.items()) / total
+    moved = [f"{number} as {name}" for number, name in names.items() if number != name]
+    more = f" and {len(moved) - 4} more" if len(moved) > 4 else ""
+    says = (
+        f"Of {total} answers in evaluation {right:.0%} are right; {told:.0%} would be with the classes numbered "
+        f"otherwise: the labels give class {', '.join(moved[:4])}{more}."
+    )
+    return Saw("renumbered", right=right, right_when_renamed=told, answers=total).at(held.place).saying(says)
+
+
+def _compared(held: weakref.ref[EvaluationClasses], original: Callable[..., Any]) -> Callable[..., Any]:
+    def eq(*args: Any, **kwargs: Any) -> Any:
+        watch = held()
+        if watch is not None and watch.answers is not None and len(args) == 2 and not watch.recorder.busy:
+            _tell(watch, *args)
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            unframe(error)
+            raise
+
+    return eq
+
+
+def _tell(watch: EvaluationClasses, first: Any, second: Any) -> None:
+    if not (plain(first) and plain(second)):
+        return
+    try:
+        with watch.recorder.quietly():
+            watch.compared(first, second)
+    except Exception:  # noqa: BLE001  # a comparison that cannot be followed is the script's own affair
+        watch.answers = None
