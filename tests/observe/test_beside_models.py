@@ -77,6 +77,30 @@ def test_one_look_at_a_whole_set(tmp_path: Any, loop: Callable[[], None], outcom
     assert answer(tmp_path, ModeInValidation, loop)["outcome"] == outcome
 
 
+def looked_at(mode: str, rows: int) -> None:
+    """A set that is made anew for every look between two epochs, with training after the last."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    x = torch.randn(64, 4)
+    loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for epoch in range(5):
+        model.train()
+        for a, b in loader:
+            optimizer.zero_grad()
+            (model(a) - b).square().mean().backward()
+            optimizer.step()
+        model.train(mode == "train")
+        if epoch < 4:
+            with torch.no_grad():
+                print(float(model(torch.randn(rows, 4)).mean()))
+
+
+@pytest.mark.parametrize(("mode", "rows", "outcome"), [("train", 200, "train"), ("eval", 200, "eval"), ("train", 16, "")])
+def test_looks_at_a_whole_set_between_epochs(tmp_path: Any, mode: str, rows: int, outcome: str) -> None:
+    assert answer(tmp_path, ModeInValidation, lambda: looked_at(mode, rows))["outcome"] == (outcome or "unclear")
+
+
 class Line:
     """A place on a line; the action is how far to go."""
 

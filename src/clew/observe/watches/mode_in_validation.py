@@ -3,7 +3,7 @@
 Why it matters: with dropout active, or batch statistics in use, the validation figures describe a noisier model than
 the one that will be used, and batch normalisation also learns from the validation data.
 Cannot tell: passes under a loader that training uses too, unless they are scored, always on the same other tensor, or
-over a whole data set when training has ended.
+over a whole data set when training has ended, or between its parts again and again.
 Silent when: the model belongs to no optimiser (averaged copies, targets), one batch is scored again and again (Monte
 Carlo dropout), passes without gradient feed the training (pseudo-labels, rollouts, generated samples), or a call of
 F.dropout in a model in eval mode says itself that it is to be active.
@@ -51,6 +51,7 @@ class Passes:
         self.in_eval = self.in_train = self.run = self.longest = self.again = self.most_again = 0
         self.scored = 0
         self.whole = False  # the latest was over a whole data set, and nothing was trained since
+        self.wholes: dict[int, set[int]] = {}  # by rows: at which steps there was one over a whole data set
         self.last: tuple[object, ...] = ()
         self.steps_by_input: dict[Input, set[int]] = {}
         self.untrained: set[int] = set()  # steps with a pass that was recorded, and that nothing was trained on
@@ -166,6 +167,8 @@ class ModeInValidation(Watch):
         held.most_again = max(held.most_again, held.again)
         self.open = (held, given)
         held.whole = given is not None and 0 < LARGER * self.rows < given.rows and given not in self.trained_on
+        if held.whole and given is not None and len(held.wholes) < INPUTS:
+            held.wholes.setdefault(given.rows, set()).add(self.recorder.step)
         if given is not None and (given in held.steps_by_input or len(held.steps_by_input) < 16):
             steps = held.steps_by_input.setdefault(given, set())
             if len(steps) < 3:
@@ -198,4 +201,5 @@ class ModeInValidation(Watch):
         if loader is not None and loader not in self.trained_under:
             return held.longest >= 2 or held.scored > 0 or len(held.untrained) >= UNTRAINED
         fixed = any(len(steps) > 1 for given, steps in held.steps_by_input.items() if given not in self.trained_on)
-        return held.scored > 0 or ((fixed or held.whole) and len(self.trained) == 1)
+        again = any(len(steps) >= AGAIN for steps in held.wholes.values())
+        return held.scored > 0 or ((fixed or held.whole or again) and len(self.trained) == 1)
