@@ -430,6 +430,27 @@ def test_other_signs_are_left_alone(tmp_path: Any, train: Train) -> None:
     assert answer(tmp_path, LossSign, train).get("outcome") != "negated"
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    "divergence",
+    [
+        lambda mu, s: -0.5 * torch.sum(1 + s - mu.pow(2) - s.exp()),
+        lambda mu, s: -0.5 * (1 + s - mu**2 - torch.exp(s)).sum(1).mean(),
+        lambda mu, s: 0.5 * (mu.square() + s.exp() - s - 1).mean() * 1e-3,
+        lambda mu, s: 0.5 * (mu.square() + (v := F.softplus(s)) - v.log() - 1).sum() / len(mu),
+    ],
+)
+def test_the_sign_of_a_divergence_by_hand(
+    tmp_path: Any, sign: int, divergence: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    def step(model: nn.Module, x: Tensor, _y: Tensor) -> Tensor:
+        mu, s = model(x).chunk(2, 1)
+        return F.mse_loss(mu + s, x[:, :2]) + sign * divergence(mu, s)
+
+    seen = answer(tmp_path, LossSign, loop(step)).get("outcome")
+    assert (seen == "negated") == (sign < 0)
+
+
 def test_the_usual_sign_is_said(tmp_path: Any) -> None:
     assert answer(tmp_path, LossSign, loop(plain))["outcome"] == "usual"
     assert "unclear" in answer(tmp_path, LossSign, elbo(-1.0))  # the sign of the divergence is not looked at

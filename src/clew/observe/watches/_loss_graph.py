@@ -29,6 +29,7 @@ PICKS = frozenset(
 """Nodes that carry some of the values on."""
 LINEAR = frozenset("Add Sub Rsub Neg Mul Div Mean Sum Stack Cat Unbind Select".split()) | MOVES
 """Nodes a loss may pass on its way to backward without ceasing to be a weighted term of it."""
+ENTIRE = LINEAR - PICKS | {"Clamp", "ClampMin", "ClampMax"}
 SQUASHES = {"Softmax": "softmax", "Sigmoid": "sigmoid", "LogSoftmax": "log_softmax", "LogSigmoid": "logsigmoid"}
 WALKED = 4096
 NEAR = 64
@@ -183,6 +184,38 @@ def terms(root: torch.Tensor, made: Made, most: int = 64) -> list[Term]:
             else:
                 waiting += further
     return found[::-1]
+
+
+def falls_without_end(root: torch.Tensor, most: int = 256) -> bool:
+    """Whether the loss holds s - exp(s), or log(s) - s, weighed alike: minus a KL divergence, with no lowest value."""
+    if root.grad_fn is None or root.is_sparse or root.is_meta or root.numel() != 1:
+        return False
+    signs: dict[Key, int] = {}
+    bent: list[tuple[str, Key, Key]] = []
+    with torch.no_grad():
+        waiting = [(root.grad_fn, torch.ones_like(root))]
+        for _ in range(most):
+            if not waiting:
+                break
+            node, slope = waiting.pop()
+            name, fed = bare(node), inputs(node)
+            one = walk(node, MOVES)
+            signs[key(one)] = _sign(slope)
+            if bare(one) in ("Exp", "Log") and inputs(one):
+                bent.append((bare(one), key(one), key(walk(inputs(one)[0], MOVES))))
+            scaled = name not in ("Mul", "Div") or len(fed) == 1
+            if name in ENTIRE and fed and scaled and slope.numel() <= LARGE and not hooked(node):
+                slopes = node(slope)
+                slopes = slopes if isinstance(slopes, tuple) else (slopes,)
+                pairs = zip(node.next_functions, slopes, strict=False)
+                waiting += [(n, held) for (n, _), held in pairs if n is not None and held is not None]
+    wrong = {"Exp": -1, "Log": 1}
+    return any(signs[curve] == wrong[name] and signs.get(line) == -wrong[name] for name, curve, line in bent)
+
+
+def _sign(slope: torch.Tensor) -> int:
+    low, high = (float(value) for value in torch.aminmax(slope.detach().float())) if slope.numel() else (0.0, 0.0)
+    return 1 if low > 0 else -1 if high < 0 else 0
 
 
 def _scaling(root: torch.Tensor) -> float:

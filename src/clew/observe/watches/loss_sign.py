@@ -6,7 +6,7 @@ way, and reads `maximize` of the optimisers that step.
 Why it matters: with the sign turned round the model learns what to avoid, at every learning rate.
 Cannot tell: a likelihood, a reward or a similarity written out by hand with the wrong sign; an update written by hand;
 a loss that is climbed on purpose and alone, as in unlearning. Where such a term stands beside a loss function it is
-unclear; sums of squares are not, since their sign is plain.
+unclear; sums of squares are not, since their sign is plain, nor is a KL divergence of s and exp(s).
 Silent when: any other backward of the run descends (the two players of a GAN, domain confusion, adversarial examples),
 the negated loss is one term among others, its factor changes from step to step (returns and advantages), or no
 optimiser holds a parameter of the model.
@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Saw, Watch, when_sampled
-from clew.observe.watches._loss_graph import Made, Term, square_value, terms, value_of
+from clew.observe.watches._loss_graph import Made, Term, falls_without_end, square_value, terms, value_of
 from clew.observe.watches._loss_values import plain, total
 from clew.records.clue import Unclear
 
@@ -31,6 +31,7 @@ MINIMISED = frozenset(
 )
 MINOR = 0.1
 ENOUGH = 3
+LOOKS = 8
 
 
 class Call(NamedTuple):
@@ -52,6 +53,8 @@ class LossSign(Watch):
         self.made: dict[int, Place | None] = {}
         self.maximizing: dict[int, bool] = {}
         self.trains_model = False
+        self.looked = self.endless = 0
+        self.endless_at: Place | None = None
 
     @when_sampled
     def loss(self, event: LossCall) -> None:
@@ -62,6 +65,10 @@ class LossSign(Watch):
     def before_backward(self, event: Backward) -> None:
         if not event.sampled or not plain(event.loss):
             return
+        if self.looked < LOOKS:
+            self.looked += 1
+            if falls_without_end(event.loss):
+                self.endless, self.endless_at = self.endless + 1, event.place
         parts = terms(event.loss, self.calls)
         known = [part for part in parts if part.known is not None and part.factor]
         if not known:
@@ -103,6 +110,9 @@ class LossSign(Watch):
             self.trains_model = any(id(held) in names for group in groups for held in group["params"])
 
     def read(self) -> Answer:
+        if self.endless >= ENOUGH and self.endless == self.looked and not any(self.maximizing.values()):
+            text = "The loss holds a KL divergence with a minus: s - exp(s) falls without end as s grows."
+            return Saw("negated", maximize=False, loss="KL divergence").at(self.endless_at).saying(text)
         if not self.descending and not self.climbing:
             return Unclear("nothing that backward was called on is plainly the result of a loss function of torch")
         if not self.maximizing or not self.trains_model:
