@@ -62,7 +62,7 @@ def look(lab: Lab, model: torch.nn.Module, held: Layout) -> Saw | Unclear:
         return Unclear("the model's output holds no value per example")
     if any(_compares(value, held.examples) for value in tensors(output)):
         return Unclear("the output has a value for every two examples: it compares them with one another by design")
-    changed = False
+    changed, seen_again = False, seen
     for row in dict.fromkeys((0, held.examples // 2, held.examples - 1)):
         lab.check()
         other = others_replaced(lab.batch, row, held)
@@ -83,6 +83,12 @@ def look(lab: Lab, model: torch.nn.Module, held: Layout) -> Saw | Unclear:
             return _mixes(lab, row, leak, None)
     if not changed:
         return Unclear("all examples of the batch are alike, so replacing some changes nothing")
+    if all(apart_by(value[row], value[0]) <= tolerance(value[0]) for value in known for row in range(1, len(value))):
+        # What does not depend on its own example says nothing of others; on the way they may be mixed all the same.
+        at = _first_mixed(seen, seen_again, held.examples - 1, held)
+        if at is not None:
+            return _mixes(lab, held.examples - 1, 0.0, at)
+        return Unclear("the output is the same for every example, so that it shows nothing of the others")
     return Saw("independent", examples=held.examples)
 
 
@@ -99,6 +105,11 @@ def _mixes(lab: Lab, row: int, size: float, at: Seen | None) -> Saw | Unclear:
     behind = f", first seen behind {at.name or at.kind} ({at.kind})" if at is not None else ""
     told = Saw("mixes", example=row, effect=size, stage=(at.name or at.kind) if at is not None else None)
     told.at((at.place or lab.place(at.name)) if at is not None else None)
+    if not size and at is not None:
+        return told.saying(
+            f"The output is the same for every example; on the way, behind {at.name or at.kind} ({at.kind}), an "
+            "example's values depend on the others."
+        )
     return told.saying(f"Example {row}'s output depends on other examples in eval mode, by {size:.3g}{behind}.")
 
 

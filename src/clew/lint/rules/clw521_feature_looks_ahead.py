@@ -22,6 +22,7 @@ AIM = re.compile(
     r"target|label|(^|_)(y|next|future|fwd|forward|ahead|tomorrow|goal|outcome|response|actual|truth|horizon|lead)(_|\d|$)",
     re.I,
 )
+LAG = re.compile(r"(^|_)(lag|prev|previous|yesterday|last)(_|\d|$)", re.I)
 TIME = re.compile(
     r"['\"](\w*_)?(date|time|timestamp|datetime|day|hour|week|month|ts|period)(_\w*)?['\"]|parse_dates", re.I
 )
@@ -46,7 +47,11 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         if only_target(script, column, call):
             continue
-        yield Hit(call, f"{why}: {column or 'the feature'} tells of rows that come later.")
+        told = f"{why}: {column or 'the feature'} tells of rows that come later"
+        if (of := base(script, call)) and of in aimed_at(script):
+            yield Hit(call, f"{told}, and the target is {of} of a later row.", "certain")
+        else:
+            yield Hit(call, f"{told}.")
 
 
 def candidates(script: Script) -> Iterator[ast.Call]:
@@ -60,9 +65,7 @@ def looks_ahead(script: Script, call: ast.Call) -> str:
             return "the window is centred"
         return "the window runs over reversed rows" if reversed_rows(call) and not turned_back(script, call) else ""
     if last in ("shift", "diff", "pct_change"):
-        by = script.constant(script.arg(call, 0, "periods"))
-        back = isinstance(by, int) and not isinstance(by, bool) and by < 0
-        return "the shift brings values of later rows" if back else ""
+        return "the shift brings values of later rows" if _back(script, script.arg(call, 0, "periods")) else ""
     if last in ("bfill", "backfill"):
         return "gaps are filled from the next value"
     if last == "fillna":
@@ -72,6 +75,29 @@ def looks_ahead(script: Script, call: ast.Call) -> str:
             else ""
         )
     return "the filter looks both ways" if script.dotted(call.func).startswith("scipy.") else ""
+
+
+def base(script: Script, call: ast.Call) -> str:
+    """The column that is worked on: load of df["load"].rolling(7)."""
+    at: Any = call.func.value if isinstance(call.func, ast.Attribute) else None
+    while isinstance(at, ast.Call) and isinstance(at.func, ast.Attribute):
+        at = at.func.value
+    said = script.constant(at.slice) if isinstance(at, ast.Subscript) else None
+    return said if isinstance(said, str) else ""
+
+
+def aimed_at(script: Script) -> set[str]:
+    """Columns of which a later row is the target."""
+    calls = [call for call in script.calls("shift") if _back(script, script.arg(call, 0, "periods"))]
+    return {base(script, call) for call in calls if AIM.search(kept_in(script, call) or "")}
+
+
+def _back(script: Script, by: ast.expr | None) -> bool:
+    """A number below zero, or minus something that is set elsewhere."""
+    said = script.constant(by) if by is not None else None
+    if isinstance(said, int) and not isinstance(said, bool):
+        return said < 0
+    return isinstance(by, ast.UnaryOp) and isinstance(by.op, ast.USub)
 
 
 def reversed_rows(call: ast.Call) -> bool:
@@ -159,7 +185,8 @@ def in_time(script: Script) -> bool:
     ):
         return True
     if any(
-        (column := kept_in(script, call)) and AIM.search(column) and looks_ahead(script, call)
+        (column := kept_in(script, call))
+        and ((AIM.search(column) and looks_ahead(script, call)) or LAG.search(column))
         for call in script.calls("shift")
     ):
         return True

@@ -33,6 +33,7 @@ WALKED = 8192
 NAMED_WITHIN = 4
 KEPT = 200
 MANY = 64
+FEW = 10
 HELPER = 5
 """Lines of a function that does little else than take a derivative."""
 NORMS = frozenset("LinalgVectorNorm Norm Sqrt Hypot".split())
@@ -54,6 +55,7 @@ class Part(NamedTuple):
     weight: float
     residual: bool  # it holds derivatives by the inputs
     place: Place | None
+    points: int = 0  # at which these were taken
 
 
 class Coordinates(NamedTuple):
@@ -79,7 +81,7 @@ class Equations:
         self.recorder = weakref.ref(recorder)
         self.told = -1
         self.broken = ""
-        self.derivatives: set[Key] = set()
+        self.derivatives: dict[Key, int] = {}  # at how many points each was taken
         self.calls_made: dict[int, tuple[set[Key], Place | None]] = {}  # derivatives of one call, since the last step
         self.unused: set[int] = set()  # calls of which neither the loss nor another derivative has made use yet
         self.cut: dict[Place | None, int] = {}  # steps at which the derivatives taken at a line stayed unused
@@ -145,11 +147,12 @@ class Equations:
                         for column, value in enumerate(columns.amax(0).tolist()):
                             mark = 100 * number + column if len(by) > 1 or columns.shape[1] > 1 else self._lone(one)
                             self.columns[mark] = max(self.columns.get(mark, 0.0), value)
-        made = {key(one.grad_fn) for one in result if isinstance(one, torch.Tensor) and one.grad_fn is not None}
+        held = [one for one in result if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+        made = {key(one.grad_fn): len(one) if one.dim() else 1 for one in held}
         self.derivatives |= made
         if made:
             number = len(self.calls_made)
-            self.calls_made[number] = made, place
+            self.calls_made[number] = {*made}, place
             self.unused.add(number)
 
     def _lone(self, tensor: torch.Tensor) -> int:
@@ -160,12 +163,12 @@ class Equations:
     def _holds(self, node: Any) -> bool:
         return bool(self._way(node)[0])
 
-    def _way(self, root: Any) -> tuple[bool, bool]:
-        """Whether the graph below holds a derivative, and whether a norm of one lies above it."""
+    def _way(self, root: Any) -> tuple[int, bool]:
+        """At how many points the derivatives in the graph below were taken, and whether a norm of one lies above it."""
         waiting: list[tuple[Any, bool]] = [(root, False)]
         seen: set[tuple[Key, bool]] = set()
         oldest = min((number for _, number in self.derivatives), default=0)
-        found = normed = False
+        found, normed = 0, False
         while waiting and len(seen) < WALKED:
             node, under = waiting.pop()
             mark = key(node)
@@ -173,7 +176,7 @@ class Equations:
                 continue
             seen.add((mark, under))
             if mark in self.derivatives:
-                found, normed = True, normed or under
+                found, normed = max(found, self.derivatives[mark]), normed or under
                 self.unused -= {number for number in self.unused if mark in self.calls_made[number][0]}
                 continue
             under = under or bare(node) in NORMS
@@ -199,6 +202,9 @@ class Equations:
         known = [part for part in found if part is not None]
         if not any(part.residual for part in known):
             return
+        # A speed that is prescribed at the start is a condition too: it holds a derivative, at few points.
+        most = max(part.points for part in known)
+        known = [part._replace(residual=False) if part.points * FEW <= most else part for part in known]
         self.updates += 1
         self.place = event.place
         if len(self.parts) < KEPT:
@@ -213,13 +219,14 @@ class Equations:
             self.lines |= {at: line for at, line in zip(unknown, found, strict=True) if line is not None}
 
     def _part(self, held: Term, event: Backward, line: Place | None) -> Part | None:
-        residual, normed = self._way(held.node)
+        points, normed = self._way(held.node)
+        residual = points > 0
         self.normed += residual and normed
         value = held.known.value if held.known is not None else square_value(held.node)
         if value is None or held.factor is None or not math.isfinite(value):
-            return Part(math.nan, math.nan, True, line or event.place) if residual else None
+            return Part(math.nan, math.nan, True, line or event.place, points) if residual else None
         place = held.known.place if held.known is not None else line or event.place
-        return Part(abs(value), abs(held.factor), residual, place)
+        return Part(abs(value), abs(held.factor), residual, place, points)
 
     def _after_step(self, event: OptimizerEvent) -> None:
         if event.sampled:

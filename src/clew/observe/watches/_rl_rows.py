@@ -58,7 +58,19 @@ def in_order(experience: Experience, keys: list[int]) -> list[Transition | None]
 
 
 def pair(experience: Experience, one: int, then: int) -> Transition | None:
-    return only([step for step in experience.by_key.get(one, []) if step.next_key == then])
+    steps = experience.by_key.get(one, [])
+    own = [step for step in steps if step.next_key == then]
+    if own:
+        return only(own)
+    # What began the next episode may have been kept in the place of what ended this one.
+    ended = [step for step in steps if step.terminated or step.truncated]
+    return only([step for step in ended if acted_on_next(experience, step) == then])
+
+
+def acted_on_next(experience: Experience, step: Transition) -> int | None:
+    """The observation that was acted on next."""
+    following = experience.following(step)
+    return None if following is None else following.key if following.key is not None else following.seen
 
 
 def only(steps: list[Transition]) -> Transition | None:

@@ -22,7 +22,7 @@ from clew.observe.watches._rl_choices import Choices
 from clew.observe.watches._rl_networks import Networks
 from clew.observe.watches._rl_pairs import Pairs
 from clew.observe.watches._rl_policy import Policy
-from clew.observe.watches._rl_rows import Squared, gathered, in_order, out_of_order, squares
+from clew.observe.watches._rl_rows import acted_on_next, Squared, gathered, in_order, out_of_order, squares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -390,9 +390,7 @@ class Study:
                 rows.add(self._row(target, step))
 
     def _row(self, target: float, step: Transition) -> Row:
-        following = self.experience.following(step)
-        then = None if following is None else following.key if following.key is not None else following.seen
-        return Row(target, step, self._looked_up(step.next_key), self._looked_up(then))
+        return Row(target, step, self._looked_up(step.next_key), self._looked_up(acted_on_next(self.experience, step)))
 
     def _slipped(self, target: float, step: Transition, mark: int) -> Row:
         """A row whose later values are those of its own observation."""

@@ -89,6 +89,8 @@ def features(part: Part, row: Row, targets: dict[tuple[int, int], float]) -> lis
     found = []
     if part.source is not None:
         values = picked(part, row.later if part.later else row.after)
+        if values is None and (row.step.terminated or row.step.truncated):
+            values = picked(part, row.later)  # what began the next episode was kept in the place of what ended this one
         if values is None:
             return None
         found.append(values)

@@ -1,7 +1,7 @@
 """Do the conditions count beside the residual for as long as they are not met?
 
 Follows the terms of a loss that holds derivatives of a network by its inputs: those with derivatives are residuals, the
-others are conditions and data.
+others are conditions and data, as are those whose derivatives are taken at a tenth of the points or fewer.
 
 Why it matters: most equations have a trivial solution; with conditions that weigh too little the network finds that
 one, and the residual falls as it should.
