@@ -47,6 +47,29 @@ class Attention(nn.Module):
         return out
 
 
+class Summary(nn.Module):
+    """A learned token in front of each sequence is read out; over the batch it meets only itself."""
+
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.token, self.head = nn.Parameter(torch.randn(1, 1, 4)), nn.Linear(4, 10)
+        self.attend = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=batch_first)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.attend(torch.cat([self.token.expand(len(x), -1, -1), x], 1))
+        out: torch.Tensor = self.head(h[:, 0])
+        return out
+
+
+class Constant(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(torch.randn(10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.scores.expand(len(x), 10)
+
+
 class Turned(nn.Module):
     """A reshape in the place of a transpose."""
 
@@ -72,6 +95,12 @@ class Words(nn.Module):
         h, _ = self.cells(self.table(x))
         out: torch.Tensor = self.head(h if self.whole else h[:, -1])
         return out
+
+
+def test_what_reads_no_input_is_looked_at_on_the_way() -> None:
+    assert outcome("batch_independence", Subject(Summary(False), F.cross_entropy, sequences())) == "mixes"
+    assert outcome("batch_independence", Subject(Summary(True), F.cross_entropy, sequences())) == "independent"
+    assert outcome("batch_independence", Subject(Constant(), F.cross_entropy, sequences())) == "unclear"
 
 
 def test_attention_over_the_batch_mixes() -> None:

@@ -189,8 +189,10 @@ def dqn(
     updates: int = 60,
     overwrites: bool = False,
     copied: bool = False,
+    begun: bool = False,
 ) -> Any:
     """Q-learning from a replay buffer on the drifting point, which may write into what it gave out, to be `copied`.
+    With `begun` the start of the next episode is kept as what followed the end of the one before.
     With `double` the trained network chooses the action whose value the other one gives. `slipped` keeps what followed
     for the state, `late` the action of so many steps before; `play` says how actions are chosen."""
     random.seed(0)
@@ -219,11 +221,11 @@ def dqn(
         ended = float(terminated or (truncated and limit_ends))
         if copied:
             following = following.copy()
-        buffer.append((seen, following, actions[-1 - late], factor * kept, ended))
         obs = following
         if terminated or truncated:
             obs, _ = env.reset()
             obs = obs.copy() if copied else obs
+        buffer.append((seen, obs if begun else following, actions[-1 - late], factor * kept, ended))
         if step < warm_up or step % every:
             continue
         picked = random.sample(buffer, 64)

@@ -96,7 +96,9 @@ def looked_at(mode: str, rows: int) -> None:
                 print(float(model(torch.randn(rows, 4)).mean()))
 
 
-@pytest.mark.parametrize(("mode", "rows", "outcome"), [("train", 200, "train"), ("eval", 200, "eval"), ("train", 16, "")])
+@pytest.mark.parametrize(
+    ("mode", "rows", "outcome"), [("train", 200, "train"), ("eval", 200, "eval"), ("train", 16, "")]
+)
 def test_looks_at_a_whole_set_between_epochs(tmp_path: Any, mode: str, rows: int, outcome: str) -> None:
     assert answer(tmp_path, ModeInValidation, lambda: looked_at(mode, rows))["outcome"] == (outcome or "unclear")
 

@@ -248,6 +248,29 @@ def test_a_softmax_over_the_right_axis_is_left_alone(tmp_path: Any, train: Train
     assert answer(tmp_path, SoftmaxAxis, train)["outcome"] == "right"
 
 
+def dice_over(dim: int) -> Step:
+    def step(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        shares, labels = model(x).softmax(dim), F.one_hot(y, 4).permute(0, 2, 1).float()
+        both = (shares * labels).sum((0, 2))
+        return 1 - ((2 * both + 1) / (shares.sum((0, 2)) + labels.sum((0, 2)) + 1)).mean()
+
+    return step
+
+
+@pytest.mark.parametrize(
+    ("step", "outcome", "more"),
+    [
+        (dice_over(1), "right", {"model": conv, "data": positions}),
+        (dice_over(-1), "wrong", {"model": conv, "data": positions}),
+        (lambda m, x, y: -(m(x).log_softmax(1) * F.one_hot(y, 4)).sum(1).mean(), "right", {}),
+        (lambda m, x, y: -(m(x).log_softmax(0) * F.one_hot(y, 4)).sum(1).mean(), "wrong", {}),
+        (lambda m, x, y: -((m(x).softmax(0) + 1e-9).log() * F.one_hot(y, 4).float()).mean(), "wrong", {}),
+    ],
+)
+def test_one_hot_labels_tell_where_the_classes_are(tmp_path: Any, step: Step, outcome: str, more: Any) -> None:
+    assert answer(tmp_path, SoftmaxAxis, loop(step, **more))["outcome"] == outcome
+
+
 @pytest.mark.parametrize(("dim", "outcome"), [(0, "wrong"), (1, "right")])
 def test_argmax_over_the_batch_is_seen(tmp_path: Any, dim: int, outcome: str) -> None:
     def step(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:

@@ -99,8 +99,9 @@ def swing(
     called: bool = False,
     steps: int = 120,
     tested: bool = False,
+    at_rest: bool = False,
 ) -> None:
-    """u'' = -4 u from u = 1 at rest. `cut` takes derivatives out of the graph; `watched` takes one only to print it;
+    """u'' = -4 u from u = 1 at rest, which may be said in the same term. `cut` takes derivatives out of the graph; `watched` takes one only to print it;
     `tested` takes them on every step for a loss that nothing learns from."""
     net = Scaled(inside, kind)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
@@ -114,6 +115,9 @@ def swing(
             change = change.detach() if cut == "detach" else torch.tensor(change.tolist())
         residual = factor * (change / 4 + u)
         met = F.mse_loss(net(start), one) if called else (net(start) - 1).pow(2).mean()
+        if at_rest:
+            begins = torch.zeros(1, 1).requires_grad_()
+            met = torch.cat([net(begins) - 1, derivative(net(begins), begins) / 2]).pow(2).mean()
         loss = residual.pow(2).mean() + weight * met
         optimizer.zero_grad()
         loss.backward()
@@ -277,12 +281,14 @@ def test_where_a_parameter_settles(tmp_path: Path, loop: Loop, outcome: str) -> 
     [
         (partial(swing, weight=1e-5), "outweighed"),
         (partial(swing, weight=1e-5, called=True), "outweighed"),
+        (partial(swing, weight=1e-5, at_rest=True), "outweighed"),
+        (partial(swing, at_rest=True), "counts"),
         (partial(swing, factor=300.0), "outweighed"),
         (swing, "counts"),
         (partial(swing, weight=0.1), "counts"),
         (partial(swing, weight=1e-5, steps=20), "unclear"),
     ],
-    ids=["weight", "weight on a call", "factor", "balanced", "light", "short"],
+    ids=["weight", "weight on a call", "weight with a speed", "balanced with a speed", "factor", "balanced", "light", "short"],
 )
 def test_conditions_that_count_for_nothing(tmp_path: Path, loop: Loop, outcome: str) -> None:
     answer = answers(tmp_path, loop, ConditionOutweighed)["condition_outweighed"]

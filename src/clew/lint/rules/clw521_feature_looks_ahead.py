@@ -185,8 +185,7 @@ def in_time(script: Script) -> bool:
     ):
         return True
     if any(
-        (column := kept_in(script, call))
-        and ((AIM.search(column) and looks_ahead(script, call)) or LAG.search(column))
+        (column := kept_in(script, call)) and ((AIM.search(column) and looks_ahead(script, call)) or LAG.search(column))
         for call in script.calls("shift")
     ):
         return True

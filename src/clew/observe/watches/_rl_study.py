@@ -22,7 +22,7 @@ from clew.observe.watches._rl_choices import Choices
 from clew.observe.watches._rl_networks import Networks
 from clew.observe.watches._rl_pairs import Pairs
 from clew.observe.watches._rl_policy import Policy
-from clew.observe.watches._rl_rows import acted_on_next, Squared, gathered, in_order, out_of_order, squares
+from clew.observe.watches._rl_rows import Squared, acted_on_next, gathered, in_order, out_of_order, squares
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

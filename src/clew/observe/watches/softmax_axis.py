@@ -3,7 +3,8 @@
 Every softmax that feeds a loss is followed to the loss call, and its sums over the class axis are taken there. A view
 that cuts the channels of a convolution apart, and an argmax over the batch of what the loss saw, count as well. So does
 a table of similarities between examples whose vectors were brought to length one along the examples, and a loss written
-out by hand that picks one of several log-probabilities along another axis than the one they were normalised over.
+out by hand that picks one of several log-probabilities, or weighs them with one-hot labels, along another axis than the
+one they were normalised over.
 
 Why it matters: a softmax over the batch makes examples compete with each other instead of classes. Nothing raises, and
 the loss still falls a little.
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clew.observe.watch import Answer, Backward, FunctionCall, LossCall, Saw, Watch, when_sampled
-from clew.observe.watches._loss_graph import LINEAR, MOVES, NEAR, Made, bare, inputs, shape, walk
+from clew.observe.watches._loss_graph import LARGE, LINEAR, MOVES, NEAR, Made, bare, inputs, saved, shape, walk
 from clew.observe.watches._loss_values import by_class, plain
 from clew.records.clue import Unclear
 
@@ -33,6 +34,9 @@ CLASS_LOSSES = frozenset(("cross_entropy", "nll_loss"))
 OTHER_LOSSES = frozenset(("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "kl_div"))
 BELOW_LOG = MOVES | frozenset(("Clamp", "ClampMin", "ClampMax", "Add"))
 """What stands between a softmax and a logarithm taken by hand."""
+IN_PLACE = frozenset("Log Clamp ClampMin ClampMax Add Clone ToCopy".split())
+"""What changes values and leaves every axis where it is."""
+SOFTMAXES = ("Softmax", "LogSoftmax")
 WRONG = 0.02
 TRIES = 8
 
@@ -105,6 +109,16 @@ class SoftmaxAxis(Watch):
                 text = (
                     f"A softmax over axis 0 of {sizes} feeds the loss, which picks one of the {sizes[1]} values along "
                     "axis 1: these do not compete with each other."
+                )
+                self.found = (text, (self.softmaxes.get(node), event.place), 0.0)
+                return
+        for node, classes in weighed(event.loss.grad_fn):
+            over = _axis(node, len(shape(node) or ()))
+            self.by_hand += 1
+            if over is not None and over != classes:
+                text = (
+                    f"A softmax over axis {over} is multiplied by one-hot labels whose classes lie on axis {classes}: "
+                    "the classes do not compete with each other."
                 )
                 self.found = (text, (self.softmaxes.get(node), event.place), 0.0)
                 return
@@ -181,10 +195,40 @@ def picked(root: Any) -> Iterator[tuple[Any, int]]:
             below = walk(inputs(node)[0], MOVES) if inputs(node) else None
             if below is not None and bare(below) == "Log" and inputs(below):
                 below = walk(inputs(below)[0], BELOW_LOG)
-            if below is not None and bare(below) in ("LogSoftmax", "Softmax") and axis is not None:
+            if below is not None and bare(below) in SOFTMAXES and axis is not None:
                 yield below, axis
         elif name in LINEAR:
             waiting += inputs(node)
+
+
+def weighed(root: Any) -> Iterator[tuple[Any, int]]:
+    """Softmaxes near the end of a graph that are multiplied by one-hot labels, with the axis of the classes."""
+    waiting: list[Any] = [root]
+    for _ in range(NEAR):
+        if not waiting:
+            return
+        node = waiting.pop()
+        fed = inputs(node)
+        if bare(node) == "Mul" and len(fed) == 1:
+            below, labels = walk(fed[0], IN_PLACE), saved(node, "other")
+            labels = saved(node, "self") if labels is None else labels
+            classes = one_hot_axis(labels) if labels is not None and bare(below) in SOFTMAXES else None
+            if classes is not None and labels is not None and shape(below) == tuple(labels.shape):
+                yield below, classes
+                continue
+        if bare(node) in LINEAR:
+            waiting += fed
+
+
+def one_hot_axis(labels: torch.Tensor) -> int | None:
+    """The one axis along which labels hold a single 1 and zeros; None where there is no such axis or several."""
+    if labels.dim() < 2 or not 1 < labels.numel() <= LARGE:
+        return None
+    with torch.no_grad():
+        if not bool(((labels == 0) | (labels == 1)).all()):
+            return None
+        axes = [axis for axis, size in enumerate(labels.shape) if size > 1 and bool((labels.sum(axis) == 1).all())]
+    return axes[0] if len(axes) == 1 else None
 
 
 def _axis(node: Any, dims: int) -> int | None:
