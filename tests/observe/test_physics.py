@@ -101,7 +101,8 @@ def swing(
     tested: bool = False,
     at_rest: bool = False,
 ) -> None:
-    """u'' = -4 u from u = 1 at rest, which may be said in the same term. `cut` takes derivatives out of the graph; `watched` takes one only to print it;
+    """u'' = -4 u from u = 1 at rest, which may be said in the same term. `cut` takes derivatives out of the graph;
+    `watched` takes one only to print it;
     `tested` takes them on every step for a loss that nothing learns from."""
     net = Scaled(inside, kind)
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
@@ -288,7 +289,16 @@ def test_where_a_parameter_settles(tmp_path: Path, loop: Loop, outcome: str) -> 
         (partial(swing, weight=0.1), "counts"),
         (partial(swing, weight=1e-5, steps=20), "unclear"),
     ],
-    ids=["weight", "weight on a call", "weight with a speed", "balanced with a speed", "factor", "balanced", "light", "short"],
+    ids=[
+        "weight",
+        "weight on a call",
+        "weight with a speed",
+        "balanced with a speed",
+        "factor",
+        "balanced",
+        "light",
+        "short",
+    ],
 )
 def test_conditions_that_count_for_nothing(tmp_path: Path, loop: Loop, outcome: str) -> None:
     answer = answers(tmp_path, loop, ConditionOutweighed)["condition_outweighed"]

@@ -33,6 +33,7 @@ class Words(NamedTuple):
     options: str = ""
     most: int = FULL
     settings: int = FAR
+    values: str = ""  # what a setting must be set to
 
 
 VALUE = r"(value|critic|baseline|\bv\b|q_?\d?\b|\bvf?_)"
@@ -41,6 +42,9 @@ OF_WEIGHTS = r"(weight|coef|lambda|alpha|beta|scale|loss)"
 CLOSER = r"(mse_loss|huber|smooth_l1|\*\* ?2|pow\(2)"
 RIGHT = r"\b\w*(correct|right|hits)\w*\b"
 SIZES = r"hidden|width|latent|bottleneck|channels|units|dim\b|d_model|embed|depth|n_?layers|rank\b|code|drop"
+
+OUTPUT = r"output|activation|\bact\b|final|head|squash|link"
+SQUASHED = r"soft_?max|sigmoid|prob"
 
 WORDS = {
     "rl.discounting": Words(options=r"gamma|discount"),
@@ -86,6 +90,11 @@ WORDS = {
     "train.rank_divergence": Words(
         "ranks are brought together here", (r"DistributedDataParallel\(|\bDDP\(|broadcast\w*\(", r"all_reduce\(")
     ),
+    "data.labels_misaligned": Words(
+        "put side by side here, row by row",
+        (r"\b(concat|hstack|column_stack)\(.*axis ?= ?1|\b(hstack|column_stack)\(",),
+        most=1,
+    ),
     "loss.padding_counted": Words(
         "padded here",
         (
@@ -98,10 +107,20 @@ WORDS = {
     ),
     "train.params_not_in_optimizer": Words(
         "parameters are chosen here",
-        (r"startswith\(|endswith\(|if .*\bin (n|name|key)\b|(n|name|key) (not )?in\b",),
+        (
+            r"startswith\(|endswith\(|if .*\bin (n|name|key)\b|(n|name|key) (not )?in\b",
+            r"if .*\b(n|name|key) ?[!=]=|if .*isinstance\((m|mod|module|layer|part)\b",
+        ),
         most=1,
     ),
-    "num.low_precision": Words(options=r"precision|dtype|\bhalf\b|bf16|fp16|float16|\bamp\b"),
+    "num.low_precision": Words(
+        "cast here",
+        (r"\.(to|type)\(.*(dtype|half|float16|precision)|\.half\(\)|\.bfloat16\(\)",),
+        options=r"precision|dtype|\bhalf\b|bf16|fp16|float16|\bamp\b",
+    ),
+    "arch.bad_init_scale": Words(options=r"\binit\w*(range|std|scale|gain|sigma)|\bgain\b|weight_?(std|scale|init)"),
+    "loss.double_softmax": Words(options=OUTPUT, values=SQUASHED),
+    "loss.missing_activation": Words(options=OUTPUT, values=rf"{SQUASHED}|logit|identity|none|linear"),
     "rl.misaligned_transition": Words(
         "taken from another step here",
         (
@@ -182,6 +201,8 @@ class Finder:
         texts = [self.text(path, line) for path, line in hits] + [self._statement(*place) for place in places]
         written = {word.lower() for text in texts for word in IDENTIFIER.findall(text)}
         held = [option for option in self.options if wanted.search(option.whole)]
+        if words.values:
+            held = [option for option in held if re.search(words.values, option.value, re.IGNORECASE)]
         held.sort(key=lambda option: (option.name.lower() not in written, option.path.endswith(".py")))
         return [_place(option.path, option.line, f"{option.name} is set here") for option in held[:FULL]]
 

@@ -32,11 +32,11 @@ NAMED = {
     "batch": re.compile(r"(^|_)(batch|batch_?size|bs)(_|$)"),
 }
 SPELLED = {
-    "train.frozen_params": re.compile(r"requires_grad(_\(\s*| *= *)False"),
+    "train.frozen_params": re.compile(r"requires_grad(_\(\s*| *= *)(False|[^=\s])"),
     "arch.zero_init": re.compile(r"\b(zeros_|constant_)\(|\.zero_\(\)|\.fill_\(0"),
     "arch.bad_init_scale": re.compile(r"(weight|bias|data|param|\bp)\S*\.(normal_|uniform_|mul_|fill_)\("),
     "num.low_precision": re.compile(r"bfloat16|float16|\.half\(\)"),
-    "train.scheduler_cadence": re.compile(r"\b(\w+LR|get_\w+_schedule\w*)\("),
+    "train.scheduler_cadence": re.compile(r"""["']interval["']\s*:|\b(\w+LR|get_\w+_schedule\w*)\("""),
     "loss.saturated": re.compile(r"\b(temperature|tau|logit_scale)\b.*[=,:]\s*\d"),
     "rl.exploration": re.compile(r"\brand(om)?\([^()]*\)[^<>]*[<>]=?\s*\S*(eps|explor)", re.IGNORECASE),
 }

@@ -69,12 +69,14 @@ class Settings(Watch):
         self._line("trained" if event.backward else "evaluated", event.place)
         model = self.recorder.models[event.model]() if event.model not in self.looked_at else None
         self.looked_at.add(event.model)
+        above: dict[str, Place | None] = {}  # a copied layer was made by nobody; what holds it was
         for name, part in model.named_modules() if model is not None else ():
             made = self.recorder.origins.made(part)
+            above[name] = made if made is not None or not name else above.get(name.rpartition(".")[0])
             if made is not None and len(self.made) < MODULES:
                 self.made[event.model, name] = made
-            if getattr(part, "batch_first", True) is False:
-                self._line("batch_second", made)
+            if name and getattr(part, "batch_first", True) is False:
+                self._line("batch_second", above[name])
 
     @when_sampled
     def batch(self, event: Batch) -> None:

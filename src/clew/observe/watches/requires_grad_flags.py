@@ -4,7 +4,7 @@ Why it matters: a parameter that is off receives no gradient, and an optimiser t
 Layers that are frozen as the constructor drew them stay random for ever: torch draws weights of linear and convolution
 layers evenly between two bounds, and trained ones have tails. A table that gives the scores too, and is frozen while
 all else trains, leaves the rest to turn answers towards what the table happened to be; Embedding.from_pretrained
-freezes by default.
+freezes by default. A frozen matrix of zeros, such as the second half of an adapter, adds nothing for ever.
 Cannot tell: whether the freezing is meant. Fine-tuning and adapters freeze on purpose.
 Silent when: the frozen parameters are in no optimiser (feature extractors, targets, averaged copies) and something
 else is left to train, unless most of the model, or a table of embeddings, is frozen as it was drawn. Random
@@ -34,6 +34,23 @@ MOST_OF_IT = 0.5
 LEAST_TENSORS = 2
 LEAST_VALUES = 256
 HEADS = 4
+FIRST, LATER = 3, 12
+KEPT_BESIDE = (
+    "mask",
+    "mean",
+    "var",
+    "std",
+    "count",
+    "stat",
+    "pos",
+    "bias",
+    "center",
+    "centre",
+    "memory",
+    "state",
+    "cls",
+)
+"""Words in the names of what is no weight."""
 LEARNED = ("Conv", "LSTM", "GRU", "RNN", "Linear")
 ON_PURPOSE = (
     "rand",
@@ -70,6 +87,7 @@ class RequiresGradFlags(Watch):
         self.all_off: tuple[int, Place | None] | None = None
         self.drawn: tuple[list[str], int, int] | None = None
         self.looks = self.heads_looked = 0
+        self.empty: list[str] = []  # frozen matrices of zeros
         self.head: str = ""  # the one frozen matrix, which gives the scores
 
     def optimizer_made(self, event: OptimizerEvent) -> None:
@@ -106,9 +124,9 @@ class RequiresGradFlags(Watch):
     def _look_for_drawn(self, trained: set[int], given: set[int]) -> None:
         """Once early and once late are enough: drawn weights that are frozen do not change."""
         self.looks += 1
-        if self.looks not in (3, 12):
+        if self.looks not in (FIRST, LATER):
             return
-        self.drawn = None
+        self.drawn, self.empty = None, []
         for _, model in self.recorder.live_models():
             named = {name: p for name, p in model.named_parameters() if p.dim() > 1}
             ends = {_end(name, p) for name, p in named.items() if id(p) in trained}
@@ -116,6 +134,10 @@ class RequiresGradFlags(Watch):
             layers = [name for name in _layers(model, given) if ends and name in off and _drawn_layer(off[name])]
             if layers:
                 self.drawn = (layers, len(off), len(named))
+                return
+            empty = [name for name, p in off.items() if _empty(name, p)] if ends and self.looks > FIRST else []
+            if empty:
+                self.empty = empty
                 return
             if not ends or len(off) < LEAST_TENSORS:
                 continue
@@ -146,6 +168,14 @@ class RequiresGradFlags(Watch):
             made = next((held.place for held in self.flags.values() if held.place is not None), None)
             held = Saw("frozen_as_drawn", frozen=off, as_drawn=len(names), matrices=whole)
             return held.at(Place(parameter=names[0]), made).saying(says)
+        if self.empty:
+            says = (
+                f"{len(self.empty)} frozen weight matrices hold nothing but zeros, {self.empty[0]} for one: what they "
+                "were added for never learns."
+            )
+            made = next((held.place for held in self.flags.values() if held.place is not None), None)
+            held = Saw("frozen_as_drawn", frozen=len(self.empty), as_drawn=len(self.empty))
+            return held.at(Place(parameter=self.empty[0]), made).saying(says)
         if self.head:
             says = f"{self.head} gives the scores and is frozen, and everything else trains."
             return Saw("frozen_head", frozen=1).at(Place(parameter=self.head)).saying(says)
@@ -167,6 +197,13 @@ def _layers(model: torch.nn.Module, given: set[int]) -> list[str]:
             if parameter is not None and (kind.startswith("Embedding") or (learned and id(parameter) in given)):
                 found.append(f"{name}.{weight}" if name else weight)
     return found
+
+
+def _empty(name: str, weight: torch.Tensor) -> bool:
+    """A matrix of zeros is a start, as in adapters; buffers that are kept as parameters say so by their names."""
+    if weight.numel() < LEAST_VALUES // 4 or any(word in name.lower() for word in (*ON_PURPOSE, *KEPT_BESIDE)):
+        return False
+    return not bool(weight.detach().any())
 
 
 def _drawn_layer(weight: torch.Tensor) -> bool:
