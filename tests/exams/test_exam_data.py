@@ -318,6 +318,30 @@ def test_single_features_copies_and_few_examples_are_unclear() -> None:
     assert "by chance" in why("target_in_input", subject)
 
 
+def test_a_series_without_noise_gives_nothing_away() -> None:
+    start = 6.28 * torch.rand(200, 1, generator=source())
+    series = torch.sin(start + 0.1 * torch.arange(64)) + 0.003 * torch.randn(200, 64, generator=source(1))
+    subject = Subject(mlp(63, 1), nn.MSELoss(), cut(series[:, :-1], series[:, -1:]))
+    assert "nearly as well" in why("target_in_input", subject)
+    leaked = Subject(mlp(64, 1), nn.MSELoss(), cut(series, series[:, -1:]))
+    assert outcome("target_in_input", leaked) == "one_feature_is_it"
+
+
+class Conditional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(3, 4), nn.Linear(12, 3)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.head(torch.cat([x, self.table(y)], 1))
+        return out
+
+
+def test_labels_that_are_handed_in_beside_the_inputs_are_no_feature() -> None:
+    batches = [Batch((X[at : at + 32], Y[at : at + 32]), Y[at : at + 32]) for at in range(0, 256, 32)]
+    assert outcome("target_in_input", Subject(Conditional(), CE(), batches)) == "no"
+
+
 def test_examples_that_come_again_give_nothing_away() -> None:
     again = torch.arange(200) % 12
     x, y = torch.randn(12, 6, generator=source())[again], (torch.arange(12) % 2)[again]

@@ -158,6 +158,13 @@ def test_first_losses_far_from_a_guess_are_seen() -> None:
     assert figures("init_loss", KINDS["sum"][0])["direction"] == "above"
 
 
+def test_a_sum_says_little_where_the_optimiser_divides_its_size_out() -> None:
+    summed = partial(F.cross_entropy, reduction="sum")
+    adam, plain = (of(summed, optimizer=partial(kind, lr=1e-3)) for kind in (torch.optim.Adam, torch.optim.SGD))
+    assert outcome("init_loss", adam) == "unclear"
+    assert outcome("init_loss", plain) == "far_above"
+
+
 def test_a_last_bias_set_to_the_shares_is_a_guess_too() -> None:
     rare = [(x, (x[:, 0] > 1.5).float()[:, None]) for x, _ in classes(64, 8)]
     model = narrow()

@@ -139,6 +139,28 @@ def test_inputs_of_an_evaluation(tmp_path: Path, loop: Loop, outcome: str) -> No
     assert held["outcome"] == outcome
 
 
+def reordered() -> None:
+    """A held-out set that fits in one batch and comes in another order each time."""
+    torch.manual_seed(0)
+    x, y = torch.randn(60, 8), torch.arange(60) % 3
+    model = torch.nn.Linear(8, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    training = DataLoader(TensorDataset(x[:40], y[:40]), batch_size=20)
+    validation = DataLoader(TensorDataset(x[40:], y[40:]), batch_size=32, shuffle=True)
+    for _ in range(12):
+        for a, b in training:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(a), b).backward()
+            optimizer.step()
+        with torch.no_grad():
+            for a, _ in validation:
+                model(a)
+
+
+def test_another_order_of_a_small_set_is_no_change_of_inputs(tmp_path: Path) -> None:
+    assert answers(tmp_path, reordered, EvaluationInputs)["evaluation_inputs"]["outcome"] == "unclear"
+
+
 def numbered(other: bool, by: str) -> None:
     """Three clear groups; in evaluation the labels may count them from another one."""
     torch.manual_seed(0)

@@ -23,6 +23,8 @@ FEW = 64
 NARROW = 64
 """An array of up to so many numbers per row is looked at column by column."""
 EMPTY = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
+SPARSE = {"data", "shape", "format"}
+"""What scipy writes beside the indices of a sparse matrix."""
 READABLE = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt", ".conll", ".npy", ".npz", ".parquet", ".bin", ".data")
 
 
@@ -159,6 +161,8 @@ def _arrays(path: str, shown: str, ending: str) -> Table:
         held = {"": np.load(path, mmap_mode="r", allow_pickle=False)}
     else:
         with np.load(path, allow_pickle=False) as stored:
+            if {*stored.files} >= SPARSE:
+                raise Unread("it holds a sparse matrix, whose entries are no rows")
             held = {key: stored[key] for key in stored.files}
     held = {key: value for key, value in held.items() if value.ndim and value.dtype.kind in "fiubUS"}
     if not held:

@@ -7,7 +7,7 @@ and nothing is written to.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -187,13 +187,15 @@ def prediction(output: Any, count: int) -> list[torch.Tensor]:
     ]
 
 
-def inputs_of(batches: Sequence[Batch]) -> Inputs:
-    """The inputs of the batches as a table."""
+def inputs_of(batches: Sequence[Batch], but: Collection[int] = ()) -> Inputs:
+    """The inputs of the batches as a table, but for those with these numbers."""
     first = shown_inputs(batches[0])
     values: list[torch.Tensor] = []
     tokens: list[torch.Tensor] = []
     spans: list[tuple[str, tuple[int, ...]]] = []
     for index, part in enumerate(first):
+        if index in but:
+            continue
         held = []
         for batch in batches:
             shown = shown_inputs(batch)

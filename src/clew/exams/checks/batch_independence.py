@@ -39,6 +39,8 @@ def examine(lab: Lab) -> Answer:
     if isinstance(held, str):
         return Unclear(held)
     model = lab.fresh(training=False)
+    if _one_vector(lab.batch, model):
+        return Unclear("the model was given a single vector and not a batch of them")
     stream = find_stream(lab, model) if not held.sure else None
     if stream is not None:
         held = Layout(stream.others, 1 - stream.axis, True)
@@ -111,6 +113,13 @@ def _mixes(lab: Lab, row: int, size: float, at: Seen | None) -> Saw | Unclear:
             "example's values depend on the others."
         )
     return told.saying(f"Example {row}'s output depends on other examples in eval mode, by {size:.3g}{behind}.")
+
+
+def _one_vector(batch: Batch, model: torch.nn.Module) -> bool:
+    """Whether all inputs are one example's features, as many as a linear layer takes in."""
+    held = list(tensors(batch.inputs))
+    widths = {part.in_features for part in model.modules() if isinstance(part, torch.nn.Linear)}
+    return bool(held) and all(tensor.dim() == 1 and tensor.shape[0] in widths for tensor in held)
 
 
 def _one_sequence(batch: Batch) -> bool:

@@ -8,7 +8,7 @@ Why it matters: a first loss far above says that scale, sum or labels are wrong;
 or known that should not be.
 Cannot tell: a double softmax, which starts at chance. A sum over the parts of one example is taken as meant.
 Silent when: weights of classes, padding or label smoothing change the loss and not what a guess costs. Unclear for
-losses that are not recognised, and for low losses of a model that has learned already.
+losses that are not recognised, for low losses of a model that has learned already, and for sums under Adam.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ BATCHES = 4
 BELOW, ABOVE = 0.5, 1.5
 
 
+def _scale_free(lab: Lab) -> bool:
+    """Whether steps are of one size whatever the loss is multiplied by, as Adam's are."""
+    made = lab.subject.make_optimizer(lab.fresh())
+    return made is not None and all("betas" in group for group in made.param_groups)
+
+
 @exam("init_loss", needs=("loss",), seconds=0.5, steps=3 * BATCHES)
 def examine(lab: Lab) -> Answer:
     batches = lab.batches[:BATCHES]
@@ -36,6 +42,10 @@ def examine(lab: Lab) -> Answer:
         return Unclear(f"the loss is {value:.3g}, less than a guess, and the weights hold what was learned before")
     if over > ABOVE and known.kind in ("values", "binary") and BELOW <= over / known.factor <= ABOVE:
         return Unclear(f"the loss is a sum, by design or not: each of its {known.factor:.0f} values is at chance")
+    if over > ABOVE and known.factor > 1 and BELOW <= over / known.factor <= ABOVE and _scale_free(lab):
+        return Unclear(
+            f"the loss is {known.factor:.0f} times a guess, a sum, and the optimiser divides its size out"
+        )
     direction = "below" if over < BELOW else "above" if over > ABOVE else "at chance"
     found = Reading(
         loss_over_chance=over,

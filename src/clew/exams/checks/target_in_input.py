@@ -7,7 +7,7 @@ Why it matters: a feature that solves the task alone is most often the target it
 Cannot tell: a leak spread over several features; whether the task is honestly that easy.
 Silent when: no feature explains over 95 %. Unclear when the target is the input (autoencoders, language models that
 shift inside the loss), when there is one feature only, and when so few examples could be matched by chance. Examples
-that stand there more than once count once.
+that stand there more than once count once. Labels that are handed in beside the inputs, as they are, do not count.
 Sources: leakage-looks-too-good
 """
 
@@ -17,7 +17,16 @@ import math
 
 import torch
 
-from clew.exams.checks._data_tables import Inputs, Labels, inputs_of, labels_of, shown_inputs, some_rows, target_of
+from clew.exams.checks._data_tables import (
+    Inputs,
+    Labels,
+    by_example,
+    inputs_of,
+    labels_of,
+    shown_inputs,
+    some_rows,
+    target_of,
+)
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Reading, Saw, Unclear
@@ -30,6 +39,9 @@ MOST_TOKENS = 2048
 SOLVED = 0.95
 EXACT, ENOUGH_FEATURES = 0.999, 6
 BY_CHANCE = 1e-3
+ITSELF = 0.99999
+NEARLY, MANY, MANY_OF = 0.9, 4, 0.02
+"""Short of the target itself, a feature gives nothing away where that many do as well: a series without noise."""
 
 
 @exam("target_in_input", seconds=1.0)
@@ -39,7 +51,7 @@ def examine(lab: Lab) -> Answer:
         return Unclear("the batches hold no labels that go by example")
     if _is_input(lab):
         return Unclear("the target is the input itself, as in an autoencoder or where the loss shifts it")
-    inputs = inputs_of(lab.distinct)
+    inputs = inputs_of(lab.distinct, _handed_in(lab))
     if inputs.examples != len(labels.y) or inputs.examples < FEWEST:
         return Unclear(f"{inputs.examples} examples with inputs and labels are too few")
     index = some_rows(inputs.examples, MOST_ROWS, lab.generator()).to(labels.y.device)
@@ -58,17 +70,22 @@ def examine(lab: Lab) -> Answer:
 
 def _judge(lab: Lab, columns: torch.Tensor, names: Inputs, labels: Labels) -> Answer:
     half = len(columns) // 2
-    best, where = -math.inf, 0
+    best, where, alike = -math.inf, 0, 0
     for start in range(0, columns.shape[1], CHUNK):
         lab.check(start / columns.shape[1])
         scores = skill(columns[:, start : start + CHUNK], labels, half)
         if scores is None:
             return Unclear("the held-out labels are all the same")
+        alike += int((scores > NEARLY).sum())
         if float(scores.max()) > best:
             best, where = float(scores.max()), start + int(scores.argmax())
     if best > SOLVED and _luck(labels, half, columns.shape[1]) > BY_CHANCE:
         return Unclear(f"{len(columns)} examples are so few that one of {columns.shape[1]} features may fit by chance")
     name = _name(names, where)
+    if SOLVED < best < ITSELF and alike > max(MANY, MANY_OF * columns.shape[1]):
+        return Unclear(
+            f"{alike} of {columns.shape[1]} features tell the target nearly as well, so that none gives it away"
+        )
     if SOLVED < best < EXACT and columns.shape[1] < ENOUGH_FEATURES:
         return Unclear(
             f"{name} alone explains {100 * best:.0f} % of the target, which is no wonder among "
@@ -191,6 +208,20 @@ def _by_position(inputs: Inputs, y: torch.Tensor, index: torch.Tensor) -> Answer
         return Unclear("the held-out labels are all the same")
     best = 1 - float((said != truth).float().mean()) / constant
     return Reading(best_feature_skill=best, feature="token at the same position", features=1, examples=len(here))
+
+
+def _handed_in(lab: Lab) -> list[int]:
+    """Inputs that are the labels as they are, in a tensor of their own: a step that asks twice takes them in for its
+    first loss, and a conditional model knows its class."""
+    target = target_of(lab.batch)
+    if target is None or target.is_floating_point() or by_example(target).shape[1] != 1:
+        return []
+    shown = [part.tensor for part in shown_inputs(lab.batch)]
+    return [
+        number
+        for number, held in enumerate(shown)
+        if len(shown) > 1 and held.shape == target.shape and not held.is_floating_point() and torch.equal(held, target)
+    ]
 
 
 def _is_input(lab: Lab) -> bool:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from clew.records.place import Place
 
 ROWS = 1024  # of one call
+NARROW = 3  # numbers of a row that may be a fixed point of a domain
 STEPS = 8  # on which the same rows must have been seen
 VALUES = 40_000_000  # of a source that is still read
 INSIDE = 0.5  # of the rows, at least, must be found in the source: it may be read in part only
@@ -58,7 +59,7 @@ class HandFed:
         if self.over or event.evaluation:
             return
         first = next((held for held in tensors_in(event.inputs, torch) if held.dim()), None)
-        if first is None or first.shape[0] > ROWS or first.requires_grad:
+        if first is None or first.shape[0] > ROWS or first.requires_grad or first.shape[1:].numel() <= NARROW:
             self._verdicts.push(event, None)
             return
         rows = row_digests([first], ROWS)

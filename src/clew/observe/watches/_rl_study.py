@@ -164,6 +164,8 @@ class Study:
         self.actors: set[int] = set()  # networks whose answers another one is asked about
         self.reached: set[int] = set()  # networks that a loss trains, since the last step
         self.written = 0
+        self.steppers: set[int] = set()  # optimisers that step, and those that did in this update
+        self.stepped: set[int] = set()
 
     def follow(self, name: str, number: int, event: Any) -> None:
         if number == self.told or self.broken:
@@ -405,11 +407,12 @@ class Study:
         self.policy.before_step(event)
 
     def _after_step(self, event: OptimizerEvent) -> None:
-        self._count_critics()
-        self.nodes.clear()
-        self.given_out.clear()
-        for source in [held for held in self.tables if held[0]]:
-            del self.tables[source]
+        if self._update_ends(event.number):
+            self._count_critics()
+            self.nodes.clear()
+            self.given_out.clear()
+            for source in [held for held in self.tables if held[0]]:
+                del self.tables[source]
         while len(self.calls) > 64:
             self.calls.popleft()
         self.policy.after_step()
@@ -417,6 +420,16 @@ class Study:
         if recorder is not None and self.experience.steps > self.written:
             self.written = self.experience.steps
             recorder.record("environment steps", self.experience.steps, step=event.step)
+
+    def _update_ends(self, number: int) -> bool:
+        """Actor and critic may be asked once for both, and stepped one after the other by optimisers of their own."""
+        again = number in self.stepped
+        self.steppers.add(number)
+        self.stepped.add(number)
+        if not again and self.stepped != self.steppers:
+            return False
+        self.stepped = {number} if again and self.stepped != self.steppers else set()
+        return True
 
     def _count_critics(self) -> None:
         asked = {

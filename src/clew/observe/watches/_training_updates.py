@@ -16,6 +16,10 @@ VALUES = 2048
 MOST = 400
 
 
+TINY = 0.002
+"""Weights of this size begin near zero on purpose, as tables of embeddings do; a usual step is as large as they are."""
+
+
 class Moved:
     """The median over weight matrices of update over weight, for one step of each optimiser."""
 
@@ -41,7 +45,7 @@ class Moved:
         for mark, old in self._before.pop(event.number, []):
             size = float(torch.linalg.vector_norm(old))
             new = real(now[mark], VALUES) if mark in now else None
-            if size == 0:
+            if size <= TINY * old.numel() ** 0.5:
                 self._from_zero.add(mark)  # any update is huge against it
             elif new is not None and new.shape == old.shape and mark not in self._from_zero:
                 ratios.append(float(torch.linalg.vector_norm(new - old)) / size)
