@@ -43,9 +43,7 @@ def examine(lab: Lab) -> Answer:
     if over > ABOVE and known.kind in ("values", "binary") and BELOW <= over / known.factor <= ABOVE:
         return Unclear(f"the loss is a sum, by design or not: each of its {known.factor:.0f} values is at chance")
     if over > ABOVE and known.factor > 1 and BELOW <= over / known.factor <= ABOVE and _scale_free(lab):
-        return Unclear(
-            f"the loss is {known.factor:.0f} times a guess, a sum, and the optimiser divides its size out"
-        )
+        return Unclear(f"the loss is {known.factor:.0f} times a guess, a sum, and the optimiser divides its size out")
     direction = "below" if over < BELOW else "above" if over > ABOVE else "at chance"
     found = Reading(
         loss_over_chance=over,
