@@ -97,6 +97,12 @@ class Words(nn.Module):
         return out
 
 
+def test_a_single_vector_is_no_batch() -> None:
+    model = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 4))
+    batches = [(torch.randn(16), torch.randn(4)) for _ in range(4)]
+    assert "single vector" in why("batch_independence", Subject(model, F.mse_loss, batches))
+
+
 def test_what_reads_no_input_is_looked_at_on_the_way() -> None:
     assert outcome("batch_independence", Subject(Summary(False), F.cross_entropy, sequences())) == "mixes"
     assert outcome("batch_independence", Subject(Summary(True), F.cross_entropy, sequences())) == "independent"

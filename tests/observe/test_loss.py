@@ -252,7 +252,8 @@ def dice_over(dim: int) -> Step:
     def step(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         shares, labels = model(x).softmax(dim), F.one_hot(y, 4).permute(0, 2, 1).float()
         both = (shares * labels).sum((0, 2))
-        return 1 - ((2 * both + 1) / (shares.sum((0, 2)) + labels.sum((0, 2)) + 1)).mean()
+        share: Tensor = 1 - ((2 * both + 1) / (shares.sum((0, 2)) + labels.sum((0, 2)) + 1)).mean()
+        return share
 
     return step
 

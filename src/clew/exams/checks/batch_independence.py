@@ -116,10 +116,12 @@ def _mixes(lab: Lab, row: int, size: float, at: Seen | None) -> Saw | Unclear:
 
 
 def _one_vector(batch: Batch, model: torch.nn.Module) -> bool:
-    """Whether all inputs are one example's features, as many as a linear layer takes in."""
-    held = list(tensors(batch.inputs))
-    widths = {part.in_features for part in model.modules() if isinstance(part, torch.nn.Linear)}
-    return bool(held) and all(tensor.dim() == 1 and tensor.shape[0] in widths for tensor in held)
+    """Whether all inputs are one example's features, as many as a linear layer takes in, or answers to one example."""
+    held = [tensor for tensor in tensors(batch.inputs) if tensor.dim()]
+    matrices = [weight.shape for weight in model.parameters() if weight.dim() == 2]
+    widths, taken = {width for shape in matrices for width in shape}, {shape[1] for shape in matrices}
+    vectors = bool(held) and all(tensor.dim() == 1 and tensor.shape[0] in widths for tensor in held)
+    return vectors and any(tensor.shape[0] in taken for tensor in held)
 
 
 def _one_sequence(batch: Batch) -> bool:

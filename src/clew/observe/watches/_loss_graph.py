@@ -193,7 +193,7 @@ def falls_without_end(root: torch.Tensor, most: int = 256) -> bool:
     signs: dict[Key, int] = {}
     bent: list[tuple[str, Key, Key]] = []
     with torch.no_grad():
-        waiting = [(root.grad_fn, torch.ones_like(root))]
+        waiting: list[tuple[Any, torch.Tensor]] = [(root.grad_fn, torch.ones_like(root))]
         for _ in range(most):
             if not waiting:
                 break

@@ -408,7 +408,7 @@ class Study:
 
     def _after_step(self, event: OptimizerEvent) -> None:
         if self._update_ends(event.number):
-            self._count_critics()
+            self._count_critics(event.optimizer)
             self.nodes.clear()
             self.given_out.clear()
             for source in [held for held in self.tables if held[0]]:
@@ -431,15 +431,20 @@ class Study:
         self.stepped = {number} if again and self.stepped != self.steppers else set()
         return True
 
-    def _count_critics(self) -> None:
+    def _count_critics(self, optimizer: Any) -> None:
+        """Those whose own optimiser has stepped: the loss of another one may not have been looked at."""
+        stepped = {id(held) for group in optimizer.param_groups for held in group["params"]}
         asked = {
             call.model
             for call in self.nodes.values()
             if call.grad and call.rows > 1 and call.keys and all(out.shape[1] == 1 for out in call.outputs)
         }
+        recorder = self._recorder()
+        live = dict(recorder.live_models()) if recorder is not None and asked else {}
         for model in asked - self.actors:
             network = self.networks.held.get(model)
-            if network is not None and len(self.critics) < 64:
+            mine = model in live and any(id(held) in stepped for held in live[model].parameters())
+            if network is not None and mine and len(self.critics) < 64:
                 held = self.critics.get(model, Critic(0, 0, network.place))
                 self.critics[model] = Critic(held.asked + 1, held.trained + (model in self.reached), held.place)
         self.reached.clear()
