@@ -99,6 +99,34 @@ def test_a_setting_is_named_by_its_line_in_files_first(finder: Finder) -> None:
     assert places(finder.by_cause({})["rl.target_network"]) == [("run.toml", 2)]
 
 
+def test_what_a_setting_is_set_to_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = {str(tmp_path / "a.yaml"): ["head:", "  hidden: 128", "  output: softmax"]}
+    settings |= {str(tmp_path / "b.yaml"): ["head:", "  output: logits", "init_std: 1.0"]}
+    found = Finder({}, Project({}), {}, settings).by_cause({})
+    assert places(found["loss.double_softmax"]) == [("a.yaml", 3)]
+    assert places(found["loss.missing_activation"])[:2] == [("a.yaml", 3), ("b.yaml", 2)]
+    assert places(found["arch.bad_init_scale"]) == [("b.yaml", 3)]
+
+
+def test_the_lines_that_choose_parameters_and_put_columns_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = [
+        "def groups(model):",
+        "    for module in model.modules():",
+        '        if isinstance(module, Linear) and name == "weight":',
+        "            yield module",
+        "def joined(a, b):",
+        "    return pd.concat([a, b], axis=1)",
+    ]
+    path = str(tmp_path / "parts.py")
+    found = Finder({}, Project({path: source}), {path: source}, {}).by_cause({})
+    assert places(found["train.params_not_in_optimizer"]) == [("parts.py", 3)]
+    assert places(found["data.labels_misaligned"]) == [("parts.py", 6)]
+
+
 def test_settings_whose_names_stand_where_it_was_seen_come_first(finder: Finder) -> None:
     met = {"arch.capacity": (Place("parts.py", at(PARTS, "made")),)}
     assert places(finder.by_cause(met)["arch.capacity"])[0] == ("config.py", 2)

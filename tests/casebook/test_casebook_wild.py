@@ -25,7 +25,7 @@ id = "toy-short"
 repository = "someone/toy"
 folder = "sub"
 command = ["train.py"]
-edit = [["epochs = 90", "epochs = 2"], ["data/all", "data/few"]]
+edit = [["epochs = 90", "epochs = 2"], ["data/all", "{data}/few"]]
 judged = "fault: never steps"
 """
 
@@ -132,7 +132,7 @@ def test_an_edit_runs_a_copy_beside_the_script(tmp_path: Path, monkeypatch: pyte
     calls = fake(monkeypatch, said("fault"))
     assert run_one(script, str(tmp_path), "v", 0).verdict == "fault"
     assert calls[0][-1] == "toy_short_edited.py"
-    assert (sub / "toy_short_edited.py").read_bytes() == b"epochs = 2\r\nopen('data/few')\r\n"
+    assert (sub / "toy_short_edited.py").read_bytes() == f"epochs = 2\r\nopen('{tmp_path}/data/few')\r\n".encode()
     assert (sub / "train.py").read_bytes().decode() == was
 
 

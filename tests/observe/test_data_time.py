@@ -259,6 +259,41 @@ class Words(nn.Module):
         return out
 
 
+class Adapted(nn.Module):
+    """A frozen layer with a product of two small matrices beside it, of which the second begins at zero."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.base, self.head, self.name = nn.Linear(16, 32), nn.Linear(32, 3), name
+        self.down = nn.Parameter(torch.randn(4, 16))
+        self.register_parameter(name, nn.Parameter(torch.zeros(32, 4)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(torch.relu(self.base(x) + x @ self.down.T @ getattr(self, self.name).T))
+        return out
+
+
+@pytest.mark.parametrize(
+    ("name", "frozen", "outcome"),
+    [("up", True, "frozen_as_drawn"), ("up", False, "trainable"), ("mask", True, "trainable")],
+)
+def test_a_frozen_matrix_of_zeros_never_does_anything(tmp_path: Any, name: str, frozen: bool, outcome: str) -> None:
+    def loop() -> None:
+        model = Adapted(name)
+        with torch.no_grad():
+            model.base.weight.copy_(torch.randn(32, 16) @ torch.randn(16, 16))  # loaded from somewhere
+        model.base.weight.requires_grad = False
+        model.get_parameter(name).requires_grad = not frozen
+        optimizer = torch.optim.SGD([held for held in model.parameters() if held.requires_grad], lr=1e-3)
+        for _ in range(60):
+            optimizer.zero_grad()
+            x = torch.randn(8, 16)
+            F.cross_entropy(model(x), (x[:, 0] > 0).long()).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+    assert answer(tmp_path, RequiresGradFlags, loop)["outcome"] == outcome
+
+
 @pytest.mark.parametrize("kind", ["drawn", "learned", "trained here"])
 def test_a_table_that_is_frozen_as_drawn_is_seen(tmp_path: Any, kind: str) -> None:
     def loop() -> None:

@@ -134,7 +134,7 @@ def command_of(script: Script, folder: str, answer: str, budget: int) -> list[st
     return [sys.executable, "-P", "-m", "clew", "run", *own, *words]
 
 
-def edited(script: Script, at: str) -> Script:
+def edited(script: Script, at: str, folder: str) -> Script:
     """The script as it is run: itself, or a copy beside it with its `edit` made. All texts to replace must be there."""
     if not script.edit:
         return script
@@ -143,7 +143,7 @@ def edited(script: Script, at: str) -> Script:
     for old, new in script.edit:
         if old not in text:
             raise ClewError(f"{script.command[0]} does not hold {old!r}, which `edit` replaces.")
-        text = text.replace(old, new)
+        text = text.replace(old, new.replace(DATA, os.path.join(folder, "data")))
     # Beside the original, so that what it imports and opens is found; named by the entry, since two may edit one file.
     copy = os.path.join(os.path.dirname(script.command[0]), f"{script.id.replace('-', '_')}_edited.py")
     with open(os.path.join(at, copy), "w", encoding="utf-8", newline="") as file:
@@ -184,7 +184,7 @@ def _run(script: Script, folder: str, place: str, path: str, budget: int) -> dic
     at = os.path.join(place, script.folder)
     try:
         done = subprocess.run(
-            command_of(edited(script, at), folder, said, budget),
+            command_of(edited(script, at, folder), folder, said, budget),
             cwd=at,
             env=env,
             capture_output=True,

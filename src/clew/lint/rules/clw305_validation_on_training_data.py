@@ -2,7 +2,7 @@
 
 What it sees: a result named val or test that comes from evaluating on a loader or arrays named train, and on nothing
 held out; a loop or call that judges a model on training data while the held-out loader lies unread; a loader named val
-or test over the set that the training loader reads; a trainer that is given one set for both.
+or test over the set that the training loader reads; a trainer that is given one set or loader for both.
 Why it matters: the score measures memory. Early stopping and model selection then reward overfitting.
 Silent when: the result is named after training too, or held-out data stands among the arguments.
 Fix: give it the held-out data.
@@ -20,6 +20,8 @@ from clew.lint.script import Hit, Script, one_a_line, text
 
 HELD_OUT = re.compile(r"(^|_)(val|valid|validation|test|dev|holdout|heldout|oof)(_|$)", re.I)
 TRAIN = re.compile(r"(^|_)(train|training|tr)(_|$)|trainloader|train_?set", re.I)
+LOADER = re.compile(r"loader|_dl$|_iter$", re.I)
+TRAINS = re.compile(r"train|fit|learn|solver|engine|experiment|^run", re.I)
 JUDGES = re.compile(r"eval|valid|^test|score|accuracy|metric|loss_on|predict_and|check_acc", re.I)
 
 
@@ -40,6 +42,7 @@ def every(script: Script) -> Iterator[Hit]:
     yield from never_read(script)
     yield from whole_trained(script)
     yield from given_twice(script)
+    yield from in_both_places(script)
     for place, name, unread in read_instead(script) if not script.tests else ():
         yield Hit(place, f"judges the model on {name}, while {unread} is read by nothing.")
     yield from same_split(script)
@@ -98,6 +101,16 @@ def given_twice(script: Script) -> Iterator[Hit]:
                     other = other.func.value  # the first rows of the same part
                 if said and said == part_of(script, other) and TRAIN.search(said.rsplit(".", 1)[-1]):
                     yield Hit(both[judged], f"{judged} is {said}, the set that training reads.")
+
+
+def in_both_places(script: Script) -> Iterator[Hit]:
+    """Trainer(net, optimizer, train_loader, train_loader): one loader where a second one is asked for."""
+    for scope in script.module.scopes if not script.tests else ():
+        for call in scope.calls:
+            names = [arg.id for arg in call.args if isinstance(arg, ast.Name)]
+            twice = next((name for name in names if names.count(name) > 1 and LOADER.search(name)), "")
+            if twice and TRAIN.search(twice) and TRAINS.search(text(call.func).rsplit(".", 1)[-1]):
+                yield Hit(call, f"{twice} is given twice, so that what is held out is the set that training reads.")
 
 
 def same_split(script: Script) -> Iterator[Hit]:
