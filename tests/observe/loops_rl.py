@@ -335,10 +335,18 @@ def ppo(
     return state_of(actor, critic, optimizer)
 
 
-def reinforce(sign: float = -1.0, updates: int = 12) -> None:
-    """Policy gradient on whole episodes, without a value function."""
+class Steady(Drift):
+    """Pays the same at each step."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        seen, _, terminated, truncated, more = super().step(action)
+        return seen, 1.0, terminated, truncated, more
+
+
+def reinforce(sign: float = -1.0, updates: int = 12, steady: bool = False, past: bool = False) -> None:
+    """Policy gradient on whole episodes, without a value function; `past` sums what an episode had paid before."""
     torch.manual_seed(0)
-    env = Drift()
+    env = Steady() if steady else Drift()
     actor, _ = networks(3)
     optimizer = torch.optim.Adam(actor.parameters(), lr=1e-3)
     for update in range(updates):
@@ -355,9 +363,9 @@ def reinforce(sign: float = -1.0, updates: int = 12) -> None:
             done = terminated or truncated
         total = 0.0
         returns: list[float] = []
-        for reward in reversed(rewards):
+        for reward in rewards if past else reversed(rewards):
             total = reward + GAMMA * total
-            returns.insert(0, total)
+            returns.insert(len(returns) if past else 0, total)
         gains = torch.tensor(returns)
         gains = (gains - gains.mean()) / (gains.std() + 1e-8)
         loss = sign * (torch.stack(logs) * gains).sum()

@@ -135,6 +135,8 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(dqn, gamma=1.05), DiscountInTargets, "above_one"),
     (partial(with_baseline, backwards=True), DiscountInTargets, "backwards"),
     (partial(side_by_side, sums="past"), DiscountInTargets, "backwards"),
+    (partial(reinforce, steady=True, past=True, updates=24), DiscountInTargets, "backwards"),
+    (partial(reinforce, steady=True, sign=1.0, updates=24), PolicyDirection, "against"),
     (partial(side_by_side, sums="past", paid="at the end"), DiscountInTargets, "nothing_later"),
     (partial(dqn, slipped=True), TransitionPairs, "neighbour"),
     (partial(dqn, overwrites=True), TransitionPairs, "neighbour"),

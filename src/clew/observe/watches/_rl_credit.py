@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DISCOUNTS = (0.5, 0.8, 0.9, 0.95, 0.97, 0.98, 0.99, 1.0)
 AHEAD = 0.9
 CLEAR = 0.99
+CLEARER = 0.1
 OWN = 0.97
 SAME = 1e-5
 UPDATES = 3
@@ -57,6 +58,12 @@ def follows(weights: Floats, steps: list[Transition], experience: Experience) ->
         return ""
     ahead = [returns(steps, experience, gamma) for gamma in DISCOUNTS]
     along = max((correlation(weights, sums) or 0.0 for sums in ahead), key=abs)
+    if along <= -AHEAD:
+        # Within one episode that pays alike at each step, what came before falls as what follows rises: which it is,
+        # the discount tells.
+        past = [sums for gamma in DISCOUNTS if (sums := _past(steps, experience, gamma)) is not None]
+        behind = max((correlation(weights, sums) or 0.0 for sums in past), default=0.0)
+        return "backwards" if 1 - behind < CLEARER * (1 + along) else ""
     if abs(along) >= AHEAD:
         return "usual" if along > CLEAR else ""
     own = correlation(weights, np.array([step.reward for step in steps])) or 0.0
