@@ -196,6 +196,19 @@ def test_classes_that_evaluation_numbers_otherwise(tmp_path: Path, by: str) -> N
     assert held["outcome"] == "alike"
 
 
+def test_a_compiled_comparison_stays_whole(tmp_path: Path) -> None:
+    def loop() -> None:
+        model = torch.nn.Linear(4, 3)
+        score = torch.compile(lambda x, y: (model(x).argmax(1) == y).float().mean(), backend="eager", fullgraph=True)
+        x, y = torch.randn(48, 4), torch.arange(48) % 3
+        with torch.no_grad():
+            model(x)
+            assert float(score(x, y)) == float((model(x).argmax(1) == y).float().mean())
+            assert bool(torch.vmap(lambda a: a == a)(x).all())
+
+    answers(tmp_path, loop, EvaluationClasses)
+
+
 def test_a_table_is_a_renaming_only_when_it_is_one_to_one() -> None:
     assert renamed(torch.tensor([[0, 30, 0], [0, 0, 30], [30, 0, 0]])) == {0: 1, 1: 2, 2: 0}
     assert not renamed(torch.tensor([[0, 30, 0], [0, 30, 0], [30, 0, 0]]))
