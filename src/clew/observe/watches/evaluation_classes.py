@@ -85,14 +85,16 @@ class EvaluationClasses(Watch):
                 self.add(f"loader {self.recorder.loader}", self.answers, labels, event.place)
 
     def loss(self, event: LossCall) -> None:
-        if event.name not in CLASSES or not (plain(event.input) and plain(event.target)):
+        if (event.grad and not event.sampled) or event.name not in CLASSES:
+            return
+        if not (plain(event.input) and plain(event.target)):
             return
         if not one_for_each(event.input, event.target) or event.input.shape[1] > MOST_CLASSES:
             return
-        if event.grad and event.sampled:
+        if event.grad:
             right = event.input.detach().argmax(1) == event.target
             self.trained.append(float(right.float().mean()))
-        elif not event.grad and event.input.device.type == "cpu":
+        elif event.input.device.type == "cpu":
             self.classes = event.input.shape[1]
             self.add(f"loss {event.place}", event.input.detach().argmax(1), event.target, event.place)
 
