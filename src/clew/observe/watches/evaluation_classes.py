@@ -65,8 +65,8 @@ class EvaluationClasses(Watch):
     def installed(self) -> None:
         patches = patches_of(self.recorder)
         if patches is not None:
-            for owner, name in ((torch.Tensor, "__eq__"), (torch.Tensor, "eq"), (torch, "eq")):
-                patches.replace(owner, name, functools.partial(_compared, weakref.ref(self)))
+            for name in ("__eq__", "eq"):
+                patches.replace(torch.Tensor, name, functools.partial(_compared, weakref.ref(self)))
 
     def batch(self, event: Batch) -> None:
         held = labels_of(event.value)
@@ -74,7 +74,9 @@ class EvaluationClasses(Watch):
 
     def forward(self, event: Forward) -> None:
         self.answers = None
-        if not event.evaluation or not plain(event.output) or event.output.device.type != "cpu":
+        if not event.evaluation or type(event.output) is not torch.Tensor or not plain(event.output):
+            return
+        if event.output.device.type != "cpu":
             return
         if event.output.dim() != 2 or not 1 < event.output.shape[1] <= MOST_CLASSES:
             return
@@ -181,8 +183,8 @@ def _compared(held: weakref.ref[EvaluationClasses], original: Callable[..., Any]
 
 
 def _tell(watch: EvaluationClasses, first: Any, second: Any) -> None:
-    if not (plain(first) and plain(second)):
-        return
+    if type(first) is not torch.Tensor or type(second) is not torch.Tensor or not (plain(first) and plain(second)):
+        return  # a tensor of another kind would see what is asked of it here
     try:
         with watch.recorder.quietly():
             watch.compared(first, second)
