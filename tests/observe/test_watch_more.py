@@ -209,6 +209,16 @@ def test_a_compiled_comparison_stays_whole(tmp_path: Path) -> None:
     answers(tmp_path, loop, EvaluationClasses)
 
 
+def test_a_comparison_that_cannot_be_followed_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(EvaluationClasses, "compared", fails)
+    held = answers(tmp_path, partial(numbered, True, "comparison"), EvaluationClasses)["evaluation_classes"]
+    assert held["outcome"] == "unclear"
+    assert "RuntimeError: odd" in held["unclear"]
+
+
 def test_a_table_is_a_renaming_only_when_it_is_one_to_one() -> None:
     assert renamed(torch.tensor([[0, 30, 0], [0, 0, 30], [30, 0, 0]])) == {0: 1, 1: 2, 2: 0}
     assert not renamed(torch.tensor([[0, 30, 0], [0, 30, 0], [30, 0, 0]]))

@@ -126,3 +126,16 @@ def test_words_of_a_sentence_are_not_counted(tmp_path: Path) -> None:
     answer = json.loads((tmp_path / "out.json").read_text())
     clue = next(clue for clue in answer["clues"] if clue["test"] == "accuracy_recounted")
     assert clue["outcome"] == "unclear"
+
+
+def test_masked_labels_are_asked_of_nobody(tmp_path: Path) -> None:
+    masked = "        nn.functional.cross_entropy(model(x[:60]), torch.full((60,), -100))\n"
+    passed = "        for a, b in DataLoader(val, 40):\n            hits += (model(a).argmax(1) == b).sum().item()\n"
+    whole = "        hits = (model(x[400:]).argmax(1) == y[400:]).sum().item()\n"
+    assert passed in TRAIN
+    (tmp_path / "train.py").write_text(TRAIN.replace("COUNTED", "val").replace(passed, whole + masked))
+    done = warm_run(tmp_path, "--no-exams", "--json", "out.json", "train.py")
+    assert (tmp_path / "out.json").exists(), done.out + done.err
+    answer = json.loads((tmp_path / "out.json").read_text())
+    clue = next(clue for clue in answer["clues"] if clue["test"] == "accuracy_recounted")
+    assert clue["outcome"] == "unclear", clue

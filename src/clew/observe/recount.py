@@ -55,6 +55,8 @@ class Recount(Watch):
             self._count(str(event.place), event.input, event.target, event.step)
 
     def _count(self, site: str, outputs: torch.Tensor, labels: torch.Tensor, step: int) -> None:
+        if labels.device.type == "cpu" and bool((labels < 0).any()):
+            return  # masked ones are asked of nobody
         right = (outputs.detach().argmax(1) == labels.to(outputs.device)).sum()  # read later: the device need not wait
         loader = self.recorder.loader
         self._add((f"{site} {loader}", step), right, len(labels))

@@ -61,6 +61,7 @@ class EvaluationClasses(Watch):
         self.labels: weakref.ref[torch.Tensor] | None = None
         self.answers: torch.Tensor | None = None
         self.classes = 0
+        self.broken = ""
 
     def installed(self) -> None:
         patches = patches_of(self.recorder)
@@ -127,6 +128,8 @@ class EvaluationClasses(Watch):
         held.counts += torch.bincount(answers * classes + named, minlength=classes**2).view(classes, classes)
 
     def read(self) -> Answer:
+        if self.broken:
+            return Unclear(self.broken)
         counted = [held for held in self.tables.values() if int(held.counts.sum()) >= FEWEST]
         if not counted:
             return Unclear("no forty answers with known labels were seen in evaluation")
@@ -188,5 +191,6 @@ def _tell(watch: EvaluationClasses, first: Any, second: Any) -> None:
     try:
         with watch.recorder.quietly():
             watch.compared(first, second)
-    except Exception:  # noqa: BLE001  # a comparison that cannot be followed is the script's own affair
+    except Exception as error:  # noqa: BLE001  # the script comes first; the answer says that it was not followed
         watch.answers = None
+        watch.broken = f"a comparison could not be followed: {type(error).__name__}: {error}"
