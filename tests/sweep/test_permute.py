@@ -5,7 +5,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -26,8 +26,8 @@ def slow(table: list[list[float]]) -> tuple[list[float], list[float]]:
         found = [lead(list(rows), v) for v in range(values)]
         count += 1
         for v in range(values):
-            one[v] += found[v] >= observed[v] * (1 - 1e-9)
-            largest[v] += max(found) >= observed[v] * (1 - 1e-9)
+            one[v] += found[v] >= observed[v] * (1 - 1e-9) - 1e-12
+            largest[v] += max(found) >= observed[v] * (1 - 1e-9) - 1e-12
     return [x / count for x in one], [x / count for x in largest]
 
 
@@ -40,6 +40,7 @@ def plain_p(lead: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> float:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(2, 3), st.integers(2, 4), st.integers(0, 10_000))
+@example(2, 4, 284)  # leads that cancel but for rounding
 def test_enumeration(values: int, seeds: int, seed: int) -> None:
     table = np.random.default_rng(seed).normal(size=(seeds, values)).round(2)
     found = within_seeds(table)
