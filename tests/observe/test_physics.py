@@ -131,6 +131,24 @@ def swing(
             derivative(net(probe), probe).abs().max().item()
 
 
+def functional(weight: float = 1.0, how: str = "grad", kind: type[nn.Module] = nn.Tanh, steps: int = 120) -> None:
+    """The same equation with derivatives of a function of one point, mapped over the points."""
+    net = nn.Sequential(nn.Linear(1, 24), kind(), nn.Linear(24, 24), kind(), nn.Linear(24, 1))
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+
+    def u(t: torch.Tensor) -> torch.Tensor:
+        return net(t.view(1, 1)).squeeze()
+
+    change = torch.func.grad(torch.func.grad(u)) if how == "grad" else torch.func.hessian(u)
+    for _ in range(steps):
+        t = torch.rand(32)
+        residual = torch.func.vmap(change)(t) / 4 + net(t[:, None]).squeeze(1)
+        loss = residual.pow(2).mean() + weight * (net(torch.zeros(1, 1)) - 1).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 RAW: dict[str, Any] = {"length": 0.1, "duration": 60.0, "start": 400.0, "rate": 1.2e-5}
 
 
@@ -288,6 +306,9 @@ def test_where_a_parameter_settles(tmp_path: Path, loop: Loop, outcome: str) -> 
         (swing, "counts"),
         (partial(swing, weight=0.1), "counts"),
         (partial(swing, weight=1e-5, steps=20), "unclear"),
+        (partial(functional, weight=1e-6, steps=240), "outweighed"),
+        (partial(functional, weight=1e-6, how="hessian", steps=240), "outweighed"),
+        (functional, "counts"),
     ],
     ids=[
         "weight",
@@ -298,8 +319,12 @@ def test_where_a_parameter_settles(tmp_path: Path, loop: Loop, outcome: str) -> 
         "balanced",
         "light",
         "short",
+        "functional",
+        "tangents",
+        "functional, balanced",
     ],
 )
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # tangents make torch use it
 def test_conditions_that_count_for_nothing(tmp_path: Path, loop: Loop, outcome: str) -> None:
     answer = answers(tmp_path, loop, ConditionOutweighed)["condition_outweighed"]
     assert answer["outcome"] == outcome, answer
@@ -318,8 +343,23 @@ def test_conditions_that_count_for_nothing(tmp_path: Path, loop: Loop, outcome: 
         (partial(swing, tested=True, steps=20), "used"),
         (partial(heat, steps=12), "used"),
         (partial(swing, steps=3), "unclear"),
+        (partial(functional, steps=20), "used"),
+        (partial(functional, steps=20, kind=nn.ReLU), "ramps"),
     ],
-    ids=["detached", "copied", "ramps", "leaky", "sound", "smooth", "printed now and then", "tested", "heat", "short"],
+    ids=[
+        "detached",
+        "copied",
+        "ramps",
+        "leaky",
+        "sound",
+        "smooth",
+        "printed now and then",
+        "tested",
+        "heat",
+        "short",
+        "functional",
+        "functional ramps",
+    ],
 )
 def test_derivatives_that_do_not_count(tmp_path: Path, loop: Loop, outcome: str) -> None:
     answer = answers(tmp_path, loop, DerivativesUsed)["derivatives_used"]

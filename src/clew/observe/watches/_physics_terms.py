@@ -1,6 +1,7 @@
 """Losses with derivatives of a network by its inputs: which terms hold them, and how large everything is.
 
-Derivatives are calls of torch.autograd.grad that keep their graph and are taken by tensors that are no parameters.
+Derivatives are calls of torch.autograd.grad that keep their graph and are taken by tensors that are no parameters;
+those of torch.func make such calls too, on tensors that wrap the real ones, or carry tangents forward.
 Followed once per run, on sampled steps, and shared by the watches on residuals of equations. A gradient penalty takes
 such a derivative as well, once, and its norm; an equation uses the derivative itself.
 """
@@ -14,6 +15,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 
 from clew.observe.envs import patches_of
 from clew.observe.patches import unframe
@@ -126,11 +128,10 @@ class Equations:
         if patches is not None:
             self.attached = True
             patches.replace(torch.autograd, "grad", functools.partial(_around, weakref.ref(self)))
+            patches.replace(forward_ad, "unpack_dual", functools.partial(_around_dual, weakref.ref(self)))
 
-    def derived(self, outputs: Any, by: Any, result: Any) -> None:
+    def derived(self, given: list[torch.Tensor], by: list[torch.Tensor], result: list[torch.Tensor]) -> None:
         """A derivative was taken with its graph kept."""
-        by = [by] if isinstance(by, torch.Tensor) else list(by)
-        given = [outputs] if isinstance(outputs, torch.Tensor) else list(outputs)
         if any(isinstance(one, torch.nn.Parameter) for one in by) or len(self.derivatives) > KEPT:
             return
         again = [one for one in given if one.grad_fn is not None and self._holds(one.grad_fn)]
@@ -147,7 +148,7 @@ class Equations:
                         for column, value in enumerate(columns.amax(0).tolist()):
                             mark = 100 * number + column if len(by) > 1 or columns.shape[1] > 1 else self._lone(one)
                             self.columns[mark] = max(self.columns.get(mark, 0.0), value)
-        held = [one for one in result if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+        held = [one for one in result if one.grad_fn is not None]
         made = {key(one.grad_fn): len(one) if one.dim() else 1 for one in held}
         self.derivatives |= made
         if made:
@@ -328,14 +329,41 @@ def _around(held: weakref.ref[Equations], original: Any) -> Any:
     return grad
 
 
+def _around_dual(held: weakref.ref[Equations], original: Any) -> Any:
+    """Tangents that are carried forward: what they are taken by is not at hand where they come out."""
+
+    def unpack_dual(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = original(*args, **kwargs)
+        except BaseException as error:
+            unframe(error)
+            raise
+        equations = held()
+        if equations is not None and result.tangent is not None and not torch.compiler.is_compiling():
+            _tell(equations, result.primal, (), (result.tangent,))
+        return result
+
+    return unpack_dual
+
+
+def _unwrapped(given: Any) -> list[torch.Tensor]:
+    """The tensors below the wrappers of torch.func, whose graph is the ordinary one."""
+    wraps = torch._C._functorch
+    found = []
+    for one in [given] if isinstance(given, torch.Tensor) else given:
+        while isinstance(one, torch.Tensor) and wraps.is_functorch_wrapped_tensor(one):
+            one = wraps.get_unwrapped(one)
+        if isinstance(one, torch.Tensor):
+            found.append(one)
+    return found
+
+
 def _tell(equations: Equations, outputs: Any, by: Any, result: Any) -> None:
     recorder = equations.recorder()
     if recorder is None or recorder.busy or not recorder.sampled or equations.broken:
         return
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        return
     try:
         with recorder.quietly():
-            equations.derived(outputs, by, result)
+            equations.derived(*(_unwrapped(one) for one in (outputs, by, result)))
     except Exception as error:  # noqa: BLE001  # as in follow
         equations.broken = f"the equation could not be followed: {type(error).__name__}: {error}"

@@ -27,6 +27,8 @@ LEFT = 0.25
 SMALL = 0.02
 UNMET, MET, BESIDE = 0.7, 1e-4, 0.2
 """A condition that has not moved, beside a residual that fell ten thousandfold, was outweighed at any smaller size."""
+NOTHING, CREPT, APART = 1e-3, 0.05, 0.01
+"""A condition of a thousandth creeps along behind the residual; it may well have moved."""
 
 
 class ConditionOutweighed(Solved):
@@ -57,7 +59,8 @@ class ConditionOutweighed(Solved):
         figures = {"condition_over_residual": share, "condition_left": left, "residual_left": fallen}
         small = share < SMALL and left > LEFT and fallen < FALLEN
         given_up = share < BESIDE and left > UNMET and fallen < MET
-        return Saw("outweighed" if small or given_up else "counts", **figures).at(
+        behind = share < NOTHING and left > CREPT and fallen < APART * left
+        return Saw("outweighed" if small or given_up or behind else "counts", **figures).at(
             looks[-1][number].place, self.equations.place
         )
 
