@@ -476,6 +476,10 @@ def test_known_part_of_the_training_set_is_allowed_for(twins: int, known: int) -
         ('print(f"train {loss} test {evaluate(m, test_rows)}")', HELD_OUT),
         ('print("test", model(x))', None),
         ("values = model(latest.to(device))", None),
+        ("loss = F.mse_loss(model(Xte), yte)", HELD_OUT),
+        ("acc = (model(x_te).argmax(1) == y_te).float().mean()", HELD_OUT),
+        ("acc = score(model(Xtr), ytr), score(model(Xte), yte)", TRAINING),
+        ("layer = te.Linear(write, byte, states, attr)", None),
     ],
 )
 def test_names_tell_what_rows_are_for(source: str, said: str | None) -> None:

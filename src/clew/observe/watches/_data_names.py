@@ -19,17 +19,21 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _TEXT = re.compile(r"""([A-Za-z]*)("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')""")
 _CALLEE = re.compile(r"[\w.]+\s*\(")
 _BRACES = re.compile(r"\{[^{}]*\}")
+_SHORT = re.compile(r"(?:\b[A-Za-z]|_)(tr|te|tst)(?![A-Za-z])")
+"""Xtr and y_te; a name that is no more than these letters may be anything."""
 _HELD = ("valid", "test", "heldout", "holdout", "valload", "valset", "valdata", "valiter")
 
 
 def meaning(source: str) -> str | None:
     """Whether the names in a piece of source speak of held-out data. Where both are named it counts as training."""
-    words = [word.lower() for word in _WORD.findall(_TEXT.sub(_expressions, source).partition("#")[0])]
-    if any("train" in word for word in words):
+    names = _TEXT.sub(_expressions, source).partition("#")[0]
+    words = [word.lower() for word in _WORD.findall(names)]
+    short = set(_SHORT.findall(names))
+    if "tr" in short or any("train" in word for word in words):
         return TRAINING
     joined = " ".join(words)
     held = any(word == "val" or word.startswith(_HELD) or word in ("xval", "xtest", "yval", "ytest") for word in words)
-    return HELD_OUT if held or "held out" in joined or "hold out" in joined else None
+    return HELD_OUT if held or short or "held out" in joined or "hold out" in joined else None
 
 
 def _expressions(text: re.Match[str]) -> str:
