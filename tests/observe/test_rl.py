@@ -160,6 +160,7 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(actor_critic, rate=2.0), KlPerUpdate, "spike"),
     (partial(with_baseline, shift=-0.5), RewardShift, "shifted"),
     (partial(with_baseline, unit=0.0), RewardShift, "shifted"),
+    (partial(ppo, scale=0.0), RewardShift, "shifted"),
     (partial(ppo, scale=1000.0), ValueTargetRange, "far_outside"),
     (partial(dqn, unit=1000.0), ObservationScale, "raw"),
     (partial(ppo, rate=0.1), KlPerUpdate, "spike"),

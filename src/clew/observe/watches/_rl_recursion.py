@@ -75,7 +75,8 @@ def _turned(held: Judged) -> bool:
 
 
 def vanished(study: Study) -> Found | None:
-    """Targets of nothing on steps that paid, and that others of the episode followed."""
+    """Targets of nothing on steps that paid, and that others of the episode followed; or of later values alone."""
+    recursions = {held.place: held for held in judged(study)}
     for place, rows in study.rows.items():
         held = rows.going()
         paid = [row for row in held if abs(row.step.reward) > 1e-9]
@@ -83,6 +84,9 @@ def vanished(study: Study) -> Found | None:
             size = float(np.mean([abs(row.step.reward) for row in paid]))
             if np.mean([abs(row.target) <= 1e-5 * size for row in paid]) > NEARLY:
                 return Found(len(paid), 0.0, place)
+            fitted = recursions[place].fitted if place in recursions else None
+            if fitted is not None and fitted.reward is not None and abs(fitted.reward) * size <= fitted.tolerance:
+                return Found(fitted.rows, _discount(recursions[place]), place)
     return None
 
 

@@ -1,9 +1,9 @@
 """Does the reward that the learner uses have another zero than the reward of the environment?
 
 Where value targets are, to rounding, rewards, an offset and later values, the offset is what was added to or taken from
-every reward on its way. Where every step pays and the targets are nothing at all, the reward was taken away. Where
-every step pays the same and wrappers turn that into something of the other sign that moves slowly, a mean was taken
-off.
+every reward on its way. Where every step pays and the targets are nothing at all, or later values alone, the reward was
+taken away. Where every step pays the same and wrappers turn that into something of the other sign that moves slowly, a
+mean was taken off.
 
 Why it matters: where episodes can end early, a constant per step pays for or charges for going on, and another policy
 is the best one.
@@ -35,7 +35,8 @@ class RewardShift(Studied):
             return Unclear(why)
         gone = recursion.vanished(self.study)
         if gone is not None:
-            says = f"the value targets of {gone.rows} steps that paid are zero: nothing is left of their rewards"
+            what = "later values alone" if gone.discount else "zero"
+            says = f"the value targets of {gone.rows} steps that paid are {what}: nothing is left of their rewards"
             places = (*centred_lines(gone.place), gone.place, self.study.experience.place)
             return Saw("shifted", steps=gone.rows).saying(says).at(*places)
         paid = self.study.experience.paid
