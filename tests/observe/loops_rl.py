@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Independent, Normal
 
 LENGTH, GAMMA = 8, 0.97
 
@@ -369,6 +369,40 @@ def reinforce(sign: float = -1.0, updates: int = 12, steady: bool = False, past:
         gains = torch.tensor(returns)
         gains = (gains - gains.mean()) / (gains.std() + 1e-8)
         loss = sign * (torch.stack(logs) * gains).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+class Pushed(Drift):
+    """The same point, pushed by as much as the action says."""
+
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)  # type: ignore[assignment]
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.v += 0.05 * float(np.clip(action, -1, 1)[0])
+        return super().step(self.np_random.integers(2))
+
+
+def gaussian(width: float, updates: int = 210) -> None:
+    """Policy gradient with actions of some size, which vary by `width`."""
+    torch.manual_seed(0)
+    env = Pushed(limit=5)
+    actor, _ = networks(3, outputs=1)
+    scale = nn.Parameter(torch.tensor([width]).log())
+    optimizer = torch.optim.Adam([*actor.parameters(), scale], lr=1e-4)
+    for update in range(updates):
+        obs, _ = env.reset(seed=update)
+        logs, rewards, done = [], [], False
+        while not done:
+            policy = Independent(Normal(actor(torch.from_numpy(obs)), scale.exp()), 1)
+            action = policy.sample()
+            logs.append(policy.log_prob(action))
+            obs, reward, terminated, truncated, _ = env.step(action.numpy())
+            rewards.append(reward)
+            done = terminated or truncated
+        gains = torch.tensor(rewards).flip(0).cumsum(0).flip(0)
+        loss = -(torch.stack(logs) * (gains - gains.mean())).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

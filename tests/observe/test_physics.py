@@ -136,7 +136,7 @@ def functional(weight: float = 1.0, how: str = "grad", kind: type[nn.Module] = n
     net = nn.Sequential(nn.Linear(1, 24), kind(), nn.Linear(24, 24), kind(), nn.Linear(24, 1))
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
 
-    def u(t: torch.Tensor) -> torch.Tensor:
+    def u(t: torch.Tensor) -> Any:
         return net(t.view(1, 1)).squeeze()
 
     change = torch.func.grad(torch.func.grad(u)) if how == "grad" else torch.func.hessian(u)

@@ -13,7 +13,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from loops_rl import Corridor, actor_critic, dqn, ppo, reinforce, reward_model, side_by_side, supervised, with_baseline
+from loops_rl import (
+    Corridor,
+    actor_critic,
+    dqn,
+    gaussian,
+    ppo,
+    reinforce,
+    reward_model,
+    side_by_side,
+    supervised,
+    with_baseline,
+)
 from loops_training import Loop, answers, text_at
 from weighed import first_finding
 
@@ -166,6 +177,7 @@ FAULTY: list[tuple[Loop, type[Watch], str]] = [
     (partial(ppo, rate=0.1), KlPerUpdate, "spike"),
     (partial(actor_critic, rate=1e-7, updates=210), EntropyTrend, "flat"),
     (partial(actor_critic, rate=0.1, updates=210), EntropyTrend, "collapsed"),
+    (partial(gaussian, 0.005), EntropyTrend, "collapsed"),
     (partial(ppo, rate=1e-7, updates=20), ExplainedVariance, "low"),
 ]
 
@@ -233,6 +245,11 @@ def test_sound_agents_raise_no_alarm(tmp_path: Path, name: str) -> None:
         assert kinds[test].get(answer["outcome"], "unclear") != "seen", (test, answer)
     said = {test: found[test]["outcome"] for test in SAID.get(name, {})}
     assert said == SAID.get(name, {}), found
+
+
+def test_a_deviation_that_stays_may_be_meant_so(tmp_path: Path) -> None:
+    answer = answers(tmp_path, partial(gaussian, 0.4), EntropyTrend)["entropy_trend"]
+    assert answer["outcome"] == "declining", answer
 
 
 def test_without_an_environment_nothing_is_said(tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ class Policy:
     def __init__(self, study: Study) -> None:
         self._study = weakref.ref(study)
         self.entropies: deque[tuple[int, float]] = deque(maxlen=SERIES)  # step, share of the maximum
+        self.widths: deque[tuple[int, float]] = deque(maxlen=SERIES)  # step, deviation of actions that are no choices
         self.waiting: list[tuple[list[int], Key, int, Place | None]] = []
         self.gradients: list[tuple[list[int], Floats, Place | None, Floats | None]] = []
         self.favoured: deque[Favoured] = deque(maxlen=64)
@@ -106,6 +107,9 @@ class Policy:
         share = decidedness(distribution)
         if share is not None:
             self.entropies.append((recorder.step, share))
+        width = deviation(distribution)
+        if width is not None:
+            self.widths.append((recorder.step, width))
 
     @staticmethod
     def _asked(study: Study, rows: int) -> list[int]:
@@ -263,6 +267,17 @@ def decidedness(distribution: Any) -> float | None:
         probabilities = given.softmax(-1) if held[1] else given
         entropy = -(probabilities * probabilities.clamp_min(1e-300).log()).sum(-1).mean()
         return float(entropy) / math.log(given.shape[-1])
+
+
+def deviation(distribution: Any) -> float | None:
+    """The mean deviation of actions that a Gaussian draws, in their unit; before they are squashed."""
+    kinds = torch.distributions
+    while isinstance(distribution, kinds.Independent | kinds.TransformedDistribution):
+        distribution = distribution.base_dist
+    if not isinstance(distribution, kinds.Normal) or not 0 < distribution.scale.numel() <= ROWS * 64:
+        return None
+    with torch.no_grad():
+        return float(distribution.scale.detach().double().mean())
 
 
 def weighted_by_network(root: Any, nodes: dict[Key, int]) -> tuple[bool, bool]:

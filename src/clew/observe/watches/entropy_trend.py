@@ -1,9 +1,12 @@
 """Does the policy become more decided at a reasonable pace?
 
-Reads the entropy of categorical distributions where they are sampled from, over its maximum, on sampled steps.
+Reads the entropy of categorical distributions where they are sampled from, over its maximum, on sampled steps. Of
+Gaussian ones it takes the deviation, over a half of the unit that actions are mostly given in, or over the first one
+where that is larger.
 
 Why it matters: a policy that is decided too early tries nothing else; one that stays random has not learned.
-Cannot tell: why it collapsed. Policies that are not torch.distributions.Categorical are not read.
+Cannot tell: why it collapsed. Policies that are no torch.distributions are not read; a deviation that stays as it is
+may be meant so.
 Silent when: the run is shorter than two hundred updates; entropy falls later than at a quarter of it.
 """
 
@@ -17,6 +20,7 @@ from clew.records.clue import Reading, Unclear
 
 STEPS = 200
 FLAT = 0.97
+WIDE, AS_MEANT = 0.5, 0.9
 
 
 class EntropyTrend(Studied):
@@ -27,10 +31,10 @@ class EntropyTrend(Studied):
         if why:
             return Unclear(why)
         by_step: dict[int, list[float]] = {}
-        for step, share in self.study.policy.entropies:
+        for step, share in self.study.policy.entropies or self._widths():
             by_step.setdefault(step, []).append(share)
         if not by_step:
-            return Unclear("no categorical policy was seen choosing actions")
+            return Unclear("no policy was seen to draw its actions from a distribution")
         if self.recorder.step < STEPS:
             return Unclear(f"entropy says little before some {STEPS} updates")
         quarter = 0.25 * self.recorder.step
@@ -42,3 +46,8 @@ class EntropyTrend(Studied):
                 return Unclear("no choice of an action was seen late enough")
             share = min(later)
         return Reading(entropy_share=share, first=means[min(means)], last=means[max(means)])
+
+    def _widths(self) -> list[tuple[int, float]]:
+        held = list(self.study.policy.widths)
+        widest = max(WIDE, held[0][1]) if held else WIDE
+        return [(step, min(AS_MEANT, width / widest)) for step, width in held]
