@@ -23,7 +23,11 @@ SCALES = (
     r"[-*/] .*(mean|std|\bmin|\bmax|scale|norm|sigma)|[*/] ?\d|\d ?[*/] ?[a-z(]|"
     r"\b\w*(normali[sz]e|standardi[sz]e|rescale|prepare)\w*\(|scale\w*\.\w*transform\("
 )
-ORDERS = r"sort|shuffle|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\("
+ORDERS = (
+    r"sort|shuffle|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\(|"
+    r"\bmerge\(|\.join\([a-z]|dropna|drop_duplicates|groupby|reindex"
+)
+REPEATS = r"over_?sampl|up_?sampl|smote|resampl|replace ?= ?True"
 CENTRED = r"center ?=|center['\"]|bfill|backfill|filtfilt|savgol"
 """What looks ahead by itself, wherever it stands."""
 BLURS = r"rolling|\bshift\(|convolve|cumsum|ewm|interpolate|bfill|fillna|smooth|resample|center="
@@ -75,6 +79,8 @@ class Reader:
             done = self._doing(lines, pattern, role)
             if pattern is BLURS:
                 done = [*self._doing(lines, CENTRED, role), *self._doing(self._everywhere(), CENTRED, role), *done]
+            if cause == "data.leak_split":
+                done = [*self._doing(lines, REPEATS, "rows are repeated here"), *done]
             found[cause] = [*done[:1], *found.get(cause, [])]
         found["rl.obs_not_normalized"] += inputs
         found["data.train_val_mismatch"] = self._other_way(way)

@@ -1,11 +1,12 @@
 """Whether the rows of a table are ordered in time, as seen in the rows themselves.
 
 Three things show it: dates in ascending order at a regular step, a column named for time that does the same, and
-columns that repeat one another a row later, as lags and sliding windows do.
+columns that repeat one another a row later, as lags and sliding windows do, also where every window was scaled by itself.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 ROWS = 20
 PAIRS = 256
 COLUMNS = 32
+SHORTEST, TURNS, NEAR, MOST = 6, 3, 1e-2, 0.9
 NAMES = ("time", "timestamp", "date", "datetime", "ts")
 
 
@@ -90,6 +92,22 @@ def _lagged(tables: Sequence[Any]) -> str:
         for later, second in columns:
             if earlier != later and _repeats(first, second):
                 return f"{later} is {earlier} one row before, as in lags and sliding windows"
+    return next((found for table in tables if (found := _own_scale(table))), "")
+
+
+def _own_scale(table: Any) -> str:
+    """Sliding windows each of which has a zero or a unit of its own: what one step in it is of the step before is the
+    same in the next row, one column earlier."""
+    shape = getattr(table, "shape", (0,))
+    if len(shape) < 2 or shape[0] < ROWS or shape[1] < SHORTEST:
+        return ""
+    columns = [held for _, held in _columns(table, max(0, (shape[0] - PAIRS) // 2))]
+    steps = [second - first for first, second in itertools.pairwise(columns)]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        turns = [second / first for first, second in itertools.pairwise(steps)]
+    pairs = list(itertools.pairwise(turns))[:TURNS]
+    if len(pairs) == TURNS and all(_repeats(earlier, later, NEAR, MOST) for later, earlier in pairs):
+        return "each row is the one before, one column on and scaled by itself, as in sliding windows"
     return ""
 
 
@@ -112,7 +130,9 @@ def _columns(table: Any, start: int) -> list[tuple[str, NDArray[np.float64]]]:
     return [(name, values.astype(np.float64)) for name, values in held if values.dtype.kind == "f"]
 
 
-def _repeats(earlier: NDArray[np.float64], later: NDArray[np.float64]) -> bool:
+def _repeats(
+    earlier: NDArray[np.float64], later: NDArray[np.float64], near: float = 1e-6, most: float = 0.98
+) -> bool:
     """Whether the second column holds the first one's values a row later, and the values are many."""
     known = np.isfinite(earlier[:-1]) & np.isfinite(later[1:])
     if known.sum() < ROWS - 1:
@@ -120,4 +140,4 @@ def _repeats(earlier: NDArray[np.float64], later: NDArray[np.float64]) -> bool:
     first, second = earlier[:-1][known], later[1:][known]
     distinct = len(np.unique(first))
     moving = float((np.diff(first) != 0).mean())
-    return distinct > 0.5 * len(first) and moving > 0.9 and float(np.isclose(first, second, rtol=1e-6).mean()) > 0.98
+    return distinct > 0.5 * len(first) and moving > 0.9 and float(np.isclose(first, second, rtol=near).mean()) > most

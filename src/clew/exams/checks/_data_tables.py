@@ -32,6 +32,9 @@ class Named(NamedTuple):
     tensor: torch.Tensor
 
 
+MOST_NAMES, OFTEN = 4, 20
+
+
 class Labels(NamedTuple):
     """`y` is (examples, positions) of class numbers, -1 where masked, or (examples, columns) of floats.
     `dense`: every position of an example has a label of its own."""
@@ -217,6 +220,19 @@ def inputs_of(batches: Sequence[Batch], but: Collection[int] = ()) -> Inputs:
         torch.cat(tokens, 1) if tokens else None,
         tuple(spans),
     )
+
+
+def named_seldom(inputs: Inputs) -> str:
+    """Why examples that are only names, such as a user and a film, say too little: of most names there are few."""
+    if inputs.values is not None or inputs.tokens is None or not 0 < inputs.tokens.shape[1] <= MOST_NAMES:
+        return ""
+    usual = []
+    for column in inputs.tokens.T:
+        _, own, counts = torch.unique(column, return_inverse=True, return_counts=True)
+        usual.append(int(counts[own].float().median()))
+    if max(usual) >= OFTEN:
+        return ""
+    return f"the inputs are names of things, most of which {inputs.examples} examples name {max(usual)} times or less"
 
 
 def by_example(tensor: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,7 @@ from torch import nn
 
 from clew.exams.batches import Batch, is_values, mapped, rows, tensors
 from clew.exams.checks._data_runs import RATES, Feed, Pool, level, pool_of, starting, trained_parameters
-from clew.exams.checks._data_tables import BESIDE, is_label, named, target_of
+from clew.exams.checks._data_tables import BESIDE, inputs_of, is_label, named, named_seldom, target_of
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Reading, Unclear
@@ -51,6 +51,9 @@ def examine(lab: Lab) -> Answer:
         return Unclear("there is no target apart from the inputs, so noise would change both")
     if pool.examples < FEWEST:
         return Unclear(f"{pool.examples} examples are too few to compare")
+    seldom = named_seldom(inputs_of([pool.batch]))
+    if seldom:
+        return Unclear(seldom)
     model = starting(lab, pool)
     if not trained_parameters(model):
         return Unclear("no parameter of the model takes a gradient")

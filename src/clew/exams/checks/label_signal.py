@@ -11,7 +11,7 @@ inputs were emptied on the way. No model can mend that.
 Cannot tell: a relation that only a deep model finds from no relation, such as the parity of many bits or the meaning of
 a long text.
 Silent when: any of the three predicts better than 99.5 % of the permutations, and validation is not far better.
-Unclear with few examples, with few per class, and when positions of labels and inputs do not meet.
+Unclear with few examples, with few per class or per name where names are all that the inputs hold, and when positions of labels and inputs do not meet.
 Sources: labels-match-inputs
 """
 
@@ -24,7 +24,7 @@ import torch
 
 from clew.exams.batches import distinct
 from clew.exams.checks._data_signal import Signal, examples_of, linear, measure, nearest, trees
-from clew.exams.checks._data_tables import Inputs, Labels, inputs_of, labels_of, some_rows
+from clew.exams.checks._data_tables import Inputs, Labels, inputs_of, labels_of, named_seldom, some_rows
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Saw, Unclear, Value
@@ -165,7 +165,7 @@ def _judge(lab: Lab, inputs: Inputs, labels: Labels) -> Answer:
             f"A {_called(best)} predicts held-out labels better than {100 * (1 - signal.p):.1f} % of the permutations "
             f"({signal.z:.1f} deviations, {count} examples)."
         )
-    reason = _too_little(labels, count, examples.y.shape[1])
+    reason = named_seldom(inputs) or _too_little(labels, count, examples.y.shape[1])
     if reason:
         return Unclear(reason)
     if signal.p <= HINT:

@@ -6,6 +6,7 @@ between samples, because that waits for no device, until a budget of rows and va
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections import Counter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +17,7 @@ import torch
 from clew.observe.hooks import tensors_in
 from clew.observe.watch import Batch, Forward, Judged, OptimizerEvent, Watch
 from clew.observe.watches._data_course import Course
-from clew.observe.watches._data_given import MIX, Group, Loader, Verdicts, parts, row_digests
+from clew.observe.watches._data_given import MIX, Group, Loader, Verdicts, measured, parts, row_digests
 from clew.observe.watches._data_names import FRAMES, HELD_OUT, TRAINING, called_here
 from clew.observe.watches._data_source import source_of
 
@@ -55,6 +56,7 @@ class Feed:
         self.in_a_row = 0  # training calls on the same input as the one before
         self._before: int | None = None
         self.twins = 0.0  # largest share of rows with an equal one in the same call
+        self.pairs = self.equal = 0.0  # of rows in the same training call, and how many of these are alike
         self.generation = 0
         self.courses: dict[int, Course] = {}  # by model
         self._verdicts = Verdicts()
@@ -103,6 +105,8 @@ class Feed:
         both = rows if labels is None or len(labels) != len(rows) else rows * MIX + labels
         self.last_digests = (rows, both)
         loader.last = rows[:FORWARD_ROWS]
+        if not loader.digested:
+            loader.measured = measured(inputs)
         if event.epoch == 0 and loader.digested < ROWS:
             loader.rows.update(rows.tolist())
             loader.digested += len(rows)
@@ -150,6 +154,8 @@ class Feed:
         _, counts = np.unique(rows, return_counts=True)
         self.twins = max(self.twins, float(counts[counts > 1].sum()) / len(rows))
         if event.backward:
+            self.pairs += len(rows) * (len(rows) - 1) / 2
+            self.equal += float((counts * (counts - 1)).sum()) / 2
             whole = int(rows.sum())
             self.repeats[whole] += 1
             self.in_a_row += whole == self._before
@@ -186,6 +192,10 @@ class Feed:
             if loader.last is not None and len(loader.last) == len(rows) and np.isin(rows, loader.last).any():
                 return loader
         return last if last.last_count == len(rows) else None
+
+    def natural(self, rows: int) -> float:
+        """The share of other rows that have an equal one among so many, going by how often two are alike in a call."""
+        return 1.0 - math.exp(-rows * self.equal / self.pairs) if self.pairs else 0.0
 
     def _optimizer_made(self, event: OptimizerEvent) -> None:
         """A new optimiser after training began is a new fold or a new run: rows may then change sides."""

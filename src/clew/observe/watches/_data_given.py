@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from clew.records.place import Place
 
 MIX = np.int64(0x2545F4914F6CDD1D)
+SEVERAL, MORE = 10, 0.2
+DISTINCT, COLUMNS, LOOKED = 0.6, 3, 128
 _TARGETS = ("label", "labels", "target", "targets", "y")
 
 
@@ -47,6 +49,18 @@ def row_digests(tensors: list[Tensor], rows: int) -> Digests | None:
     return total
 
 
+def measured(tensors: list[Tensor]) -> bool:
+    """Whether the rows hold several numbers that hardly ever come twice: then no two are equal by chance."""
+    first = next((held for held in tensors if held.dim()), None)
+    if first is None or first.dim() != 2 or first.shape[1] < COLUMNS or not first.is_floating_point():
+        return False
+    rows = array_of(first, LOOKED)
+    if rows is None or len(rows) < SEVERAL:
+        return False
+    different = [len(np.unique(rows[:, column])) for column in range(min(rows.shape[1], LOOKED))]
+    return sum(count >= DISTINCT * len(rows) for count in different) >= COLUMNS
+
+
 class Loader:
     """What one loader gave out."""
 
@@ -56,6 +70,7 @@ class Loader:
         self.place = place
         self.called = called
         self.rows: Counter[int] = Counter()  # digests of the inputs, first epoch
+        self.measured = False  # it gives numbers of which hardly any comes twice
         self.given = 0  # rows of the first epoch
         self.digested = 0
         self.free_rows = 0
@@ -80,8 +95,16 @@ class Loader:
         return min(1.0, self.digested / whole) if whole else 0.0
 
     def twins(self) -> float:
-        """Share of its own examples that have an equal one among them."""
+        """Share of its own examples that have an equal one among them by nature."""
+        if self.repeated():
+            return 0.0
         return sum(count for count in self.rows.values() if count > 1) / max(1, self.digested)
+
+    def repeated(self) -> bool:
+        """Whether its rows were drawn again and again, as resampling does: rows that are equal by nature, and hold
+        measured numbers, come in pairs."""
+        several = [count for count in self.rows.values() if count > 1]
+        return self.measured and len(several) >= SEVERAL and sum(count > 2 for count in several) > MORE * len(several)
 
 
 class Group(NamedTuple):

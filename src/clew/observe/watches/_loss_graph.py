@@ -30,6 +30,9 @@ PICKS = frozenset(
 LINEAR = frozenset("Add Sub Rsub Neg Mul Div Mean Sum Stack Cat Unbind Select".split()) | MOVES
 """Nodes a loss may pass on its way to backward without ceasing to be a weighted term of it."""
 ENTIRE = LINEAR - PICKS | {"Clamp", "ClampMin", "ClampMax"}
+DISTANCES = frozenset("Cdist CdistForward EuclideanDist LinalgVectorNorm Norm PairwiseDistance".split())
+BENT = frozenset("Pow Sqrt Sum Mean Mul Clamp ClampMin".split())
+"""What stands between a difference and a score that is a distance."""
 SQUASHES = {"Softmax": "softmax", "Sigmoid": "sigmoid", "LogSoftmax": "log_softmax", "LogSigmoid": "logsigmoid"}
 WALKED = 4096
 NEAR = 64
@@ -274,6 +277,29 @@ def _constant(slope: torch.Tensor) -> float | None:
         return None
     low, high = (float(value) for value in torch.aminmax(slope.detach().float()))
     return high if math.isclose(low, high, rel_tol=1e-3, abs_tol=0.0) else None
+
+
+def distance_sign(scores: torch.Tensor) -> int:
+    """1 where scores grow with a distance, -1 where they fall with one, 0 where they are something else."""
+    node, sign, squared = scores.grad_fn, 1, False
+    with torch.no_grad():
+        for _ in range(16):
+            if node is None or bare(node) in DISTANCES or (squared and bare(node) in ("Sub", "Rsub")):
+                return 0 if node is None else sign
+            name, fed = bare(node), inputs(node)
+            same = len({key(operand) for operand in fed}) == 1
+            squared = squared or name == "Pow" or (name == "Mul" and len(fed) == 2 and same)
+            if name in ("Mul", "Div", "Neg", "Sub", "Rsub", "Add") and len(fed) == 1 and not squared and not hooked(node):
+                sizes = shape(node)
+                slope = node(torch.ones(sizes, dtype=scores.dtype, device=scores.device)) if sizes else None
+                slopes = [one for one in (slope if isinstance(slope, tuple) else (slope,)) if one is not None]
+                if len(slopes) != 1 or not bool((slopes[0] > 0).all() or (slopes[0] < 0).all()):
+                    return 0
+                sign = sign if bool((slopes[0] > 0).all()) else -sign
+            elif not same or name not in MOVES | BENT:
+                return 0
+            node = fed[0]
+    return 0
 
 
 def residual(node: Any) -> Any:

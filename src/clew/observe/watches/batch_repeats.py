@@ -6,7 +6,7 @@ each time, is seen by the rows of the calls.
 
 Why it matters: the model learns one batch by heart however large the data set is.
 Cannot tell: an overfitting check on one batch, which looks the same on purpose; loops without a loader whose batch is
-no part of a tensor, since it may be all the data there is.
+no part of a tensor, since it may be all the data there is, unless a generator is seeded anew at every step.
 Silent when: one batch holds the whole data set, batches recur once per epoch, or the other rows are evaluated; rows of
 up to three numbers, which may be fixed points of a domain.
 """
@@ -21,6 +21,7 @@ from clew.observe.watch import Answer, Batch, Forward, Judged, Saw
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_given import Loader
 from clew.observe.watches._data_hand import HandFed
+from clew.observe.watches._data_seeds import Seeds
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ class BatchRepeats(FedWatch):
         super().__init__(recorder)
         self.runs: dict[int, Run] = {}
         self.by_hand = HandFed(recorder, self.feed)
+        self.seeds = Seeds(recorder)
+
+    def installed(self) -> None:
+        self.seeds.attach()
 
     def forward(self, event: Forward) -> None:
         super().forward(event)
@@ -103,7 +108,7 @@ class BatchRepeats(FedWatch):
     def _picked(self) -> Answer:
         found = self.by_hand.repeats()
         if found is None:
-            part = self._part()
+            part = self._part() or self._drawn_again()
             if part is not None:
                 return part
             return Unclear("no batch of a loader was seen to be trained on")
@@ -128,6 +133,17 @@ class BatchRepeats(FedWatch):
         )
         measured = {"rows": found.rows, "share": found.share, "new_share": found.new, "calls": found.calls}
         return Saw("part_same", **measured).at(found.place).saying(says)
+
+    def _drawn_again(self) -> Saw | None:
+        """A generator with the same seed at every step, and the same inputs in every training call."""
+        place, calls = self.seeds.again(CALLS), sum(self.feed.repeats.values())
+        if place is None or len(self.feed.repeats) != 1 or calls < CALLS:
+            return None
+        says = (
+            f"all {calls} training calls that were looked at had the same {self.feed.repeat_rows} examples, and a "
+            "generator is given the same seed at every step"
+        )
+        return Saw("same", times=calls, rows=self.feed.repeat_rows).at(place).saying(says)
 
     def _trained_on_one(self, loader: Loader) -> bool:
         """The loader gave one batch, and every training call since had those rows as its input."""

@@ -3,7 +3,7 @@
 Where the columns keep their deviations and move by steps of their own, or all change by one large factor, a subtraction
 or a division stands on one side only, and that is said; so it is where several columns change by one factor and the
 others do not (another unit), where all channels of pictures are off and keep their
-spread, as an inversion makes them, where each example was brought to one size on one side
+spread, as an inversion makes them, or are wider or narrower by one large factor, where each example was brought to one size on one side
 only, where most values of some input, such as the time that a denoiser is told, lie outside of all that the model was
 trained on by more than that range is wide, and where a sampler that feeds answers back begins inside that range and
 leaves it.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 BATCHES = 64
 ERRORS = 5.0
 FEWEST = 8
-SURE = 64  # examples on either side
+SURE, SURE_PICTURES = 64, 16  # examples on either side
 COLUMNS = 8
 ALIKE, MOST_COLUMNS = 0.35, 0.8
 """How much the ratios of deviations may differ, and in how many columns they must not."""
@@ -135,7 +135,13 @@ class InputStatisticsMatch(FedWatch):
         for key, sums in self.evaluation.items():
             trained = self.training.get((key[0], TRAINING))
             here, there = sums.moments(), trained.moments() if trained else None
-            if here is None or there is None or min(here.examples, there.examples) < SURE:
+            if here is None or there is None or min(here.examples, there.examples) < SURE_PICTURES:
+                continue
+            wide = all_wider(there, here) if key in self.images else None
+            if wide is not None:
+                says = f"the values of every channel are {wide:.3g} times as wide as in training"
+                return says, self.places.get(key), {"factor": wide, "channels": float(len(here.mean))}
+            if min(here.examples, there.examples) < SURE:
                 continue
             even = self._evened(key)
             if even is not None:
@@ -286,6 +292,17 @@ def all_off(training: Moments, other: Moments) -> float | None:
     moved = (np.abs(training.mean - other.mean) - noise) / training.std
     alike = np.abs(np.maximum(other.std, 1e-12) / training.std - 1) < ALIKE
     return float(moved.min()) if alike.all() and float(moved.min()) > OFF else None
+
+
+def all_wider(training: Moments, other: Moments) -> float | None:
+    """The factor by which the values of every channel of a picture are wider or narrower, where it is large and the
+    same for all of them: a division that stands on one side."""
+    if float(training.std.min()) <= 0.0 or float(other.std.min()) <= 0.0:
+        return None
+    ratio = other.std / training.std
+    middle = float(np.median(ratio))
+    same = (np.abs(ratio / middle - 1) < ALIKE).all()
+    return middle if same and abs(math.log(middle)) > math.log(FACTOR) else None
 
 
 def largest_shift(training: Moments, other: Moments) -> tuple[float, int]:

@@ -33,6 +33,7 @@ WANT_PROBABILITIES = frozenset(("binary_cross_entropy",))
 CLAMPS = frozenset(("Clamp", "ClampMin", "ClampMax"))
 OVERLAP = "an overlap written by hand"
 TRIES = 12
+LARGE, OFF = 1_000_000, 0.05
 TWICE, RAW, FITS = "probabilities_into_logit_loss", "logits_into_probability_loss", "fits"
 
 
@@ -78,6 +79,8 @@ class LossInputKind(Watch):
             return
         self.by_graph_seen += 1
         kind = made_by(node)
+        if event.name == "kl_div" and not kind and raw_scores(event.input):
+            kind = "raw scores"
         outcome = judge(event.name, kind)
         if outcome != FITS:
             seen = Seen(outcome, event.name, kind, (event.place, self.squashed.get(node)))
@@ -140,12 +143,23 @@ class LossInputKind(Watch):
         return Unclear("no call of a loss function that wants logits or probabilities was seen")
 
 
+def raw_scores(given: torch.Tensor) -> bool:
+    """Whether no axis is one over which these are logarithms of shares."""
+    if not plain(given) or given.dim() < 2 or not 0 < given.numel() <= LARGE:
+        return False
+    with torch.no_grad():
+        held = given.detach().float()
+        sums = [held.logsumexp(axis) for axis in range(held.dim()) if held.shape[axis] > 1]
+        sums += [held.flatten(1).logsumexp(1), held.flatten().logsumexp(0)]
+        return bool(torch.isfinite(held).all()) and all(float(one.abs().median()) > OFF for one in sums)
+
+
 def judge(loss: str, kind: str) -> str:
     if loss in WANT_LOGITS:
         harmless = kind == "log_softmax" and loss == "cross_entropy"
         return TWICE if kind in SQUASHES.values() and not harmless else FITS
     if loss in WANT_LOGS:
-        return RAW if kind in ("affine", "softmax", "sigmoid") else FITS
+        return RAW if kind in ("affine", "softmax", "sigmoid", "raw scores") else FITS
     return RAW if kind in ("affine", "log_softmax", "logsigmoid") else FITS
 
 

@@ -1,7 +1,7 @@
 """Does the optimiser descend the loss, or climb it?
 
 Follows what backward is called on down to the loss functions it consists of, with the sign each of them has got on the
-way, and reads `maximize` of the optimisers that step.
+way, and reads `maximize` of the optimisers that step. Scores of classes that grow with a distance count as turned too.
 
 Why it matters: with the sign turned round the model learns what to avoid, at every learning rate.
 Cannot tell: a likelihood, a reward or a similarity written out by hand with the wrong sign; an update written by hand;
@@ -17,8 +17,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Saw, Watch, when_sampled
-from clew.observe.watches._loss_graph import Made, Term, falls_without_end, square_value, terms, value_of
+from clew.observe.watches._loss_graph import Made, Term, distance_sign, falls_without_end, square_value, terms, value_of
 from clew.observe.watches._loss_values import plain, total
+from clew.observe.watches._network_lines import lines_of
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -55,11 +56,24 @@ class LossSign(Watch):
         self.trains_model = False
         self.looked = self.endless = 0
         self.endless_at: Place | None = None
+        self.scored = self.far = 0  # calls whose scores were looked at, and those whose scores are distances
+        self.far_at: tuple[Place | None, ...] = ()
 
     @when_sampled
     def loss(self, event: LossCall) -> None:
         if event.sampled and event.grad and event.name in MINIMISED and plain(event.result):
             self.calls.note(event.result, Call(event.name, total(event.result), event.place))
+            if event.name == "cross_entropy" and plain(event.input) and self.scored < LOOKS:
+                self.scored += 1
+                self._distances(event)
+
+    def _distances(self, event: LossCall) -> None:
+        """Scores that are distances: what is to be near is pushed away."""
+        if event.input.grad_fn is not None and distance_sign(event.input) > 0:
+            if not self.far:
+                lines = lines_of(self.recorder, [event.input.grad_fn], event.result)
+                self.far_at = (*(line for line in lines if line is not None), event.place)
+            self.far += 1
 
     @when_sampled
     def before_backward(self, event: Backward) -> None:
@@ -113,6 +127,9 @@ class LossSign(Watch):
         if self.endless >= ENOUGH and self.endless == self.looked and not any(self.maximizing.values()):
             text = "The loss holds a KL divergence with a minus: s - exp(s) falls without end as s grows."
             return Saw("negated", maximize=False, loss="KL divergence").at(self.endless_at).saying(text)
+        if self.far >= ENOUGH and self.far == self.scored and not any(self.maximizing.values()):
+            text = "The scores that cross_entropy is to raise for the right class are distances: it is pushed away."
+            return Saw("negated", maximize=False, loss="distance").at(*self.far_at).saying(text)
         if not self.descending and not self.climbing:
             return Unclear("nothing that backward was called on is plainly the result of a loss function of torch")
         if not self.maximizing or not self.trains_model:

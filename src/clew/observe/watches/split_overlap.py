@@ -4,7 +4,8 @@ Why it matters: a score on rows that were trained on measures memory.
 Cannot tell: near copies, augmented copies, examples of one source.
 In a stream that is read once, rows that are scored right after a step on them count as shared.
 Silent when: the training set itself is evaluated for its own score, equal rows are as common inside the training set,
-folds of a cross-validation change sides, and fewer than three twins are seen.
+folds of a cross-validation change sides, and fewer than three twins are seen. Rows that training draws again and again
+are no nature of the data: where such rows are held out too, the set was resampled before it was split.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ TRAINED = 24
 BY_CALL = 48  # without a loader few rows may be anything, such as the positions that a layer is asked for
 ALL = 0.9
 NATURAL = 0.02
+MINOR = 0.4
 
 
 class Compared(NamedTuple):
@@ -116,17 +118,21 @@ def by_call(feed: Feed) -> list[Compared]:
     """Inputs without a loader: only those count that the script calls a validation or test set."""
     partner = feed.loaders.get(feed.training) if feed.training is not None else None
     known = dict(feed.trained)
-    coverage, twins, place = 1.0, 0.0, None
+    coverage, twins, place = 1.0, feed.natural(len(known)), None
     if partner is not None and partner.digested >= len(known):
         known |= dict.fromkeys(partner.rows)
         coverage, twins, place = partner.coverage(), partner.twins(), partner.place
-    if len(known) < BY_CALL or feed.twins > NATURAL:
+    repeated = partner is not None and partner.repeated()
+    coverage = 1.0 if repeated else coverage  # of rows that come again and again one is soon seen
+    if len(known) < BY_CALL or (feed.twins > NATURAL and not repeated):
         return []
     found = []
     for group in feed.groups.values():
         if group.called == TRAINING or len(group.rows) < FEWEST or not group.wholes.isdisjoint(feed.repeats):
             continue  # the very input that is trained on: masks or another model's loss tell the parts apart
         result = shared(dict.fromkeys(group.rows, 1), known, twins, coverage)
-        if group.called == HELD_OUT or result.twins == 0:
+        # Without a name it may be all rows there are; of these the greater part is trained on.
+        some = repeated and result.share < MINOR
+        if group.called == HELD_OUT or result.twins == 0 or some:
             found.append(Compared(result, len(known), group.place, place))
     return found
