@@ -189,12 +189,22 @@ def terms(root: torch.Tensor, made: Made, most: int = 64) -> list[Term]:
     return found[::-1]
 
 
-def falls_without_end(root: torch.Tensor, most: int = 256) -> bool:
-    """Whether the loss holds s - exp(s), or log(s) - s, weighed alike: minus a KL divergence, with no lowest value."""
+class Divergence(NamedTuple):
+    """A KL divergence of Gaussians from a standard one in a loss. Use `node` at once and do not keep it."""
+
+    sign: int  # -1 where the loss holds minus that divergence, which has no lowest value
+    node: Any
+    variances: torch.Tensor | None
+    means: torch.Tensor | None
+
+
+def divergence(root: torch.Tensor, most: int = 256) -> Divergence | None:
+    """Known by s beside exp(s), or log(s) beside s, with opposite signs."""
     if root.grad_fn is None or root.is_sparse or root.is_meta or root.numel() != 1:
-        return False
+        return None
     signs: dict[Key, int] = {}
-    bent: list[tuple[str, Key, Key]] = []
+    bent: list[tuple[Any, Key]] = []
+    squares: list[Any] = []
     with torch.no_grad():
         waiting: list[tuple[Any, torch.Tensor]] = [(root.grad_fn, torch.ones_like(root))]
         for _ in range(most):
@@ -205,15 +215,28 @@ def falls_without_end(root: torch.Tensor, most: int = 256) -> bool:
             one = walk(node, MOVES)
             signs[key(one)] = _sign(slope)
             if bare(one) in ("Exp", "Log") and inputs(one):
-                bent.append((bare(one), key(one), key(walk(inputs(one)[0], MOVES))))
+                bent.append((one, key(walk(inputs(one)[0], MOVES))))
+            elif bare(one) == "Pow":
+                squares.append(one)
             scaled = name not in ("Mul", "Div") or len(fed) == 1
             if name in ENTIRE and fed and scaled and slope.numel() <= LARGE and not hooked(node):
                 slopes = node(slope)
                 slopes = slopes if isinstance(slopes, tuple) else (slopes,)
                 pairs = zip(node.next_functions, slopes, strict=False)
                 waiting += [(n, held) for (n, _), held in pairs if n is not None and held is not None]
-    wrong = {"Exp": -1, "Log": 1}
-    return any(signs[curve] == wrong[name] and signs.get(line) == -wrong[name] for name, curve, line in bent)
+    for curve, line in bent:
+        sign = signs[key(curve)] * (1 if bare(curve) == "Exp" else -1)
+        if sign and signs.get(line) == -signs[key(curve)]:
+            variances = saved(curve, "result" if bare(curve) == "Exp" else "self")
+            alike = [node for node in squares if signs[key(node)] == sign and shape(node) == shape(curve)]
+            return Divergence(sign, curve, variances, saved(alike[0], "self") if alike else None)
+    return None
+
+
+def falls_without_end(root: torch.Tensor) -> bool:
+    """Whether the loss holds minus a KL divergence."""
+    found = divergence(root)
+    return found is not None and found.sign < 0
 
 
 def _sign(slope: torch.Tensor) -> int:

@@ -1,7 +1,8 @@
 """Are the terms of the loss of comparable size?
 
 Follows what backward is called on down to its weighted terms and reads their values on sampled steps: results of loss
-functions, means and sums of squares written by hand, and one further term as what the others leave.
+functions, means and sums of squares written by hand, and one further term as what the others leave. Where the loss
+holds the divergence of a Gaussian code from a standard one, it looks whether that has pressed the code to nothing.
 
 Why it matters: where one term exceeds another by orders of magnitude, that term alone is trained.
 Cannot tell: size from influence; two or more terms of other kinds written by hand.
@@ -16,10 +17,10 @@ import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.observe.watch import Answer, Backward, LossCall, Watch, when_sampled
-from clew.observe.watches._loss_graph import Made, Term, square_value, terms, value_of
+from clew.observe.watches._loss_graph import Made, Term, divergence, square_value, terms, value_of
 from clew.observe.watches._loss_values import plain, total
 from clew.observe.watches._network_lines import line_of
-from clew.records.clue import Reading, Unclear
+from clew.records.clue import Reading, Saw, Unclear
 
 if TYPE_CHECKING:
     from clew.records.place import Place
@@ -29,6 +30,11 @@ CHOSEN = 0.1
 LOOKED_UP = 16
 RESOLVED = 1e-5
 """What the known terms leave of the total is rounding below this share of it."""
+
+
+EMPTY, TRAINED, LATEST = 0.05, 100, 3
+"""A code with means this near to each other and variances this near to one says nothing of the example; by then so many
+steps have been made, and so many looks in a row have seen it."""
 
 
 class Call(NamedTuple):
@@ -53,6 +59,9 @@ class LossTermSizes(Watch):
         self.unreadable = self.most = 0
         self.widest = 1.0
         self.where: tuple[Place | None, ...] = ()
+        self.empty = 0  # looks in a row at which the code was empty
+        self.codes = 0  # numbers in the code
+        self.code_at: tuple[Place | None, ...] = ()
 
     @when_sampled
     def loss(self, event: LossCall) -> None:
@@ -64,6 +73,8 @@ class LossTermSizes(Watch):
         if not event.sampled or not plain(event.loss) or event.loss.numel() != 1:
             return
         parts = terms(event.loss, self.calls)
+        if event.step >= TRAINED:
+            self._code(event, parts)
         if len(parts) == 1:
             self._keep(1.0, 1)
         elif parts:
@@ -72,6 +83,21 @@ class LossTermSizes(Watch):
                 self.unreadable += 1
             elif sizes:
                 self._compare(sizes, len(parts), event)
+
+    def _code(self, event: Backward, parts: list[Term]) -> None:
+        held = divergence(event.loss)
+        if held is None or held.sign < 0 or held.variances is None or held.means is None:
+            return
+        variances, means = held.variances.detach().float(), held.means.detach().float()
+        if variances.shape != means.shape or means.dim() < 2 or len(means) < 4:
+            return
+        apart = float(means.std(0).max())
+        empty = apart < EMPTY and float(variances.log().abs().max()) < 2 * EMPTY
+        self.empty = self.empty + 1 if empty else 0
+        if empty and not self.code_at:
+            calls = [part.known.place for part in parts if part.known is not None]
+            self.code_at = (*calls[:1], line_of(self.recorder, held.node, event.loss), event.place)
+            self.codes = int(means[0].numel())
 
     def _compare(self, sizes: list[Size], parts: int, event: Backward) -> None:
         largest = max(sizes, key=lambda held: held.size)
@@ -117,6 +143,12 @@ class LossTermSizes(Watch):
         self.most = max(self.most, parts)
 
     def read(self) -> Answer:
+        if self.empty >= LATEST:
+            says = (
+                f"the {self.codes} numbers of the code have the same mean and a variance of one for every example: the "
+                "divergence from the prior outweighs the reconstruction, which learns nothing of its input"
+            )
+            return Saw("code_empty", numbers=self.codes, looks=self.empty).at(*self.code_at).saying(says)
         if not self.ratios:
             if self.unreadable:
                 return Unclear("the loss has terms written by hand whose values cannot be told apart")
