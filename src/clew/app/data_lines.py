@@ -31,6 +31,7 @@ REPEATS = r"over_?sampl|up_?sampl|smote|resampl|replace ?= ?True"
 CENTRED = r"center ?=|center['\"]|bfill|backfill|filtfilt|savgol"
 """What looks ahead by itself, wherever it stands."""
 BLURS = r"rolling|\bshift\(|convolve|cumsum|ewm|interpolate|bfill|fillna|smooth|resample|center="
+FLOATS = r"astype\([^)]*float|\.float\(\)|to\(torch\.float|FloatTensor\(|dtype ?= ?(np|torch)\.float"
 COMES_IN = "rows of other times come in here"
 ON_THE_WAY = {
     "data.labels_misaligned": (ORDERS, "the order is changed here"),
@@ -79,6 +80,8 @@ class Reader:
             done = self._doing(lines, pattern, role)
             if pattern is BLURS:
                 done = [*self._doing(lines, CENTRED, role), *self._doing(self._everywhere(), CENTRED, role), *done]
+            if cause == "data.not_normalized" and not done:
+                done = self._doing(lines, FLOATS, "turned into fractions here")
             if cause == "data.leak_split":
                 done = [*self._doing(lines, REPEATS, "rows are repeated here"), *done]
             found[cause] = [*done[:1], *found.get(cause, [])]

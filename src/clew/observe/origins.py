@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MADE, STARTED, USED, ASKED = "made here", "first values given here", "used here", "asked for here"
 CROWDED = 4096
 MOST_ADDRESSES = 20_000
+MOST_KINDS, LINES_EACH = 64, 2
 
 
 class Held:
@@ -49,6 +50,7 @@ class Origins:
         self._made = Held()
         self._started = Held()
         self._asked = Held()
+        self._kinds: dict[type, dict[Place, None]] = {}  # lines that made modules of a kind
         self.loaders: dict[int, Place] = {}  # by the number that they get when they are first used
         self._addresses: dict[int, Place] = {}  # of tensors that are only another view of a parameter, as `.data` is
 
@@ -56,7 +58,12 @@ class Origins:
         found = maker(thing, frame)
         if found is None:
             return
-        self._made.note(thing, place_of(found)._replace(role=MADE))
+        place = place_of(found)._replace(role=MADE)
+        self._made.note(thing, place)
+        if hasattr(type(thing), "forward"):
+            kinds = self._kinds.setdefault(type(thing), {}) if len(self._kinds) < MOST_KINDS else {}
+            if len(kinds) < LINES_EACH:
+                kinds[place] = None
         above = _helped(found)
         if above is not None:
             self._asked.note(thing, place_of(above)._replace(role=ASKED))
@@ -79,6 +86,10 @@ class Origins:
 
     def made(self, thing: Any) -> Place | None:
         return self._made.get(thing)
+
+    def copied(self, thing: Any) -> tuple[Place, ...]:
+        """The lines that made modules of the kind of one that nobody made: it may be a copy of one of them."""
+        return () if self.made(thing) is not None else tuple(self._kinds.get(type(thing), ()))
 
     def asked(self, thing: Any) -> Place | None:
         """The line of a constructor that had a helper make this; None where there was no helper."""

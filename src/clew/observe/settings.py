@@ -76,7 +76,8 @@ class Settings(Watch):
             if made is not None and len(self.made) < MODULES:
                 self.made[event.model, name] = made
             if name and getattr(part, "batch_first", True) is False:
-                self._line("batch_second", above[name])
+                for place in (*self.recorder.origins.copied(part), above[name]):
+                    self._line("batch_second", place)
 
     @when_sampled
     def batch(self, event: Batch) -> None:

@@ -69,13 +69,14 @@ def _stale(held: files.Opened, source: str, line: int, edited: float) -> Saw:
     hours = (edited - held.modified) / 3600
     name = os.path.basename(held.path)
     says = f"{name} is {hours:.1f} hours older than {shown(source)}, which makes it only when it is not there"
-    return Saw("stale", file=name, hours_older=hours).at(Place(shown(source), line), held.place).saying(says)
+    places = (Place(shown(source), line), Place(shown(held.path)), held.place)
+    return Saw("stale", file=name, hours_older=hours).at(*places).saying(says)
 
 
 def _reused(held: files.Opened, source: str, line: int) -> Saw:
     name = os.path.basename(held.path)
     says = f"{name} was read back as an earlier run left it; {shown(source)} makes it only when it is not there"
-    return Saw("reused", file=name).at(Place(shown(source), line), held.place).saying(says)
+    return Saw("reused", file=name).at(Place(shown(source), line), Place(shown(held.path)), held.place).saying(says)
 
 
 def users_sources() -> list[tuple[str, bool]]:

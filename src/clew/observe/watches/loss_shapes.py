@@ -47,8 +47,12 @@ class LossShapes(Watch):
         self.found: tuple[str, str, str, Place | None] | None = None
         self.tries = 0
         self.weight = False  # what it met was a weight, such as an advantage
+        self.made_at: Place | None = None  # the line that made the prediction
+        self.asked = TRIES
 
     def loss(self, event: LossCall) -> None:
+        if self.found is not None and event.sampled and event.place == self.found[3]:
+            self._made(event.input.grad_fn, event.result)
         if self.found is not None or not isinstance(event.input, torch.Tensor):
             return
         if event.sampled:
@@ -60,6 +64,12 @@ class LossShapes(Watch):
                 together = _together(given, wanted)
                 if together not in (None, given, wanted) or _table(given, wanted):
                     self.found = (str(tuple(given)), str(tuple(wanted)), str(tuple(together or ())), event.place)
+
+    def _made(self, node: Any, loss: Any) -> None:
+        """Looked up until it is known: at the first steps no graph has been followed yet."""
+        if self.made_at is None and self.asked and node is not None and isinstance(loss, torch.Tensor):
+            self.asked -= 1
+            self.made_at = line_of(self.recorder, node, loss)
 
     def _by_accident(self, event: LossCall) -> bool:
         if event.input.dim() != event.target.dim():
@@ -92,6 +102,7 @@ class LossShapes(Watch):
         length = together[0]
         if given not in ((length, 1), (length,)):
             return
+        self._made(made[0], event.loss)
         self._difference(difference, given, together, event)
 
     def _difference(self, node: Any, given: tuple[int, ...], together: tuple[int, ...], event: Backward) -> None:
@@ -112,6 +123,7 @@ class LossShapes(Watch):
         if entered is None:
             return
         node, made, weight = entered
+        self._made(next((one for one in inputs(node) if shape(one) == made), None), event.loss)
         if weight is None:  # a difference, whose other side the graph does not keep
             self._difference(node, made, size, event)
         else:
@@ -125,7 +137,7 @@ class LossShapes(Watch):
             text = f"A prediction of shape {given} meets a {what} of shape {wanted}; together they become {together}."
             lines = computing("policy loss", place) if self.weight else []
             saw = Saw("broadcast", prediction=given, target=wanted, together=together)
-            return saw.at(*lines, place).saying(text)
+            return saw.at(*lines, place, *([self.made_at] if self.made_at not in (None, place) else [])).saying(text)
         if not self.looked:
             return Unclear("no call of a loss function and no difference written by hand was seen")
         return Saw("match", calls=self.looked)
