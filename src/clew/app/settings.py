@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from clew.archive.model import Run
+from clew.observe.places import is_users
 from clew.records import exact
 from clew.records.clue import Clue
 from clew.records.place import Place
@@ -67,7 +68,7 @@ def settings_places(
             values.setdefault(row["name"], {})[float(row["value"])] = None
         elif row["where"]:
             seen.setdefault(row["name"], []).append(Place.from_json(row["where"]))
-    files = [*(path for path in opened if path.endswith(CONFIGURATIONS)), *sources]
+    files = [*(path for path in opened if path.endswith(CONFIGURATIONS) and not _of_a_library(path)), *sources]
     texts = {path: lines for path in files if (lines := _lines(path))}
     found = {name: _written(name, list(held), texts) for name, held in values.items() if name in NAMED}
     by_cause = {cause: found.get(name, ()) for cause, name in OF_CAUSES.items()}
@@ -167,6 +168,13 @@ def says(line: str, name: str, values: list[float]) -> bool:
     if not any(NAMED[name].search(word) and not (other and other.search(word)) for word in words):
         return False
     return any(abs(float(text) - value) <= 1e-9 * abs(value) for text in NUMBERS.findall(line) for value in values)
+
+
+def _of_a_library(path: str) -> bool:
+    """What libraries keep for themselves: in hidden folders of the home, or beside their code."""
+    home, whole = os.path.expanduser("~") + os.sep, os.path.abspath(path)
+    hidden = whole.startswith(home) and whole.removeprefix(home).startswith(".")
+    return not is_users(whole) or (hidden and not os.getcwd().startswith(os.path.dirname(whole)))
 
 
 def _lines(path: str) -> list[str]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from clew.records.place import Place
 
 CLOSURES = 8
+BACKWARDS = 128
 """Evaluations within one step that are all looked at."""
 DENSE = 10
 SPARSE = 200  # steps between samples in the long run,
@@ -57,6 +58,8 @@ class Recorder:
         self._closures = 0  # evaluations within the step that is being made
         self.evaluations = 0  # and within the last one
         self._held = True  # whether that step is sampled
+        self._backwards = 0  # since the last step
+        self._kept = True  # whether the step was sampled in which there are too many of them
         self.told = 0  # events so far: what several watches share can tell by it that it has seen one already
         self.ending = False  # True once the run has ended and what was seen is written for the last time
         self.busy = False  # True while clew itself calls torch: hooks then stay silent
@@ -246,6 +249,20 @@ class Recorder:
         self.evaluations = self._closures
         if self._closures:
             self._closures, self.sampled = 0, self._held
+
+    def backward_done(self) -> None:
+        """One backward more without a step. Where updates are made by hand no step will come: after as many as anybody
+        accumulates they are looked at ever more rarely."""
+        self._backwards += 1
+        if self._backwards == BACKWARDS:
+            self._kept = self.sampled
+        if self._backwards >= BACKWARDS:
+            self.sampled = self._kept and self._backwards & (self._backwards - 1) == 0
+
+    def step_begins(self) -> None:
+        if self._backwards >= BACKWARDS:
+            self.sampled = self._kept
+        self._backwards = 0
 
     def step_done(self) -> None:
         """One optimiser step more."""

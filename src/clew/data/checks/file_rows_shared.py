@@ -11,6 +11,7 @@ Sources: leakage-looks-too-good
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -46,8 +47,18 @@ def look(held: Look) -> Iterator[Found]:
 
 def digests(part: Part) -> list[int]:
     """One number per row, of all that it says."""
-    columns = [column for column in part.columns if column.kind not in ("key", "time") and column.name != FILE]
+    columns = _said(part)
     return [hash(row) for row in zip(*(_cells(column) for column in columns), strict=True)] if columns else []
+
+
+def _said(part: Part) -> list[Column]:
+    """The columns that say something of a row, and do not only number it."""
+    return [column for column in part.columns if column.kind not in ("key", "time") and column.name != FILE]
+
+
+def possible(part: Part) -> float:
+    """How many different rows the values of the columns could make."""
+    return math.prod(float(len(set(_cells(column)))) for column in _said(part))
 
 
 def _cells(column: Column) -> Sequence[Any]:
@@ -105,6 +116,8 @@ def _within(family: Family, rows: list[list[int]]) -> Iterator[Found]:
         often = Counter(counts.values()).most_common(1)[0] if counts else (1, 0)
         if len(held) < 2 * FEWEST or often[0] < 2 or often[1] < 0.8 * len(counts) or len(counts) < FEWEST:
             continue  # rows that are equal by chance, or by nature, are not all there equally often
+        if possible(part) <= len(held):
+            continue  # a name, a class and a fold: without the name there are not as many different rows
         apart = split_of(part)
         steady = Counter(_distances(held)).most_common(1)[0][0]
         column = part.columns[0]

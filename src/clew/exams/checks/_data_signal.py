@@ -8,7 +8,7 @@ permutations pi of the held-out labels, so one fit serves for every permutation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -17,7 +17,8 @@ import torch.nn.functional as F
 from clew.errors import ClewError
 from clew.exams.checks._data_tables import Inputs, Labels
 
-PERMUTATIONS = 999
+PERMUTATIONS, DEALS = 999, 499
+FEWEST_OF_A_TASK = 4
 NEIGHBOURS = 5
 BUCKETS = 512
 MOST_EXAMPLES = 2048
@@ -141,6 +142,22 @@ def measure(examples: Examples, fit: Fit, generator: torch.Generator, permutatio
         (1 + beaten) / (1 + permutations),
         total / size if size > 0 else 0.0,
     )
+
+
+def within_batches(parts: Sequence[tuple[torch.Tensor, torch.Tensor]], generator: torch.Generator) -> float:
+    """The share of permutations within each batch in which labels agree as well with that of the nearest example of the
+    same batch. Few do where every batch is a task of its own, also when no relation holds from one to the next."""
+    total, drawn = 0.0, torch.zeros(DEALS)
+    for x, y in parts:
+        values = (y - y.mean(0)).float()
+        size = float(values.square().sum())
+        if len(x) < FEWEST_OF_A_TASK or size <= 0.0:
+            continue
+        nearest_one = torch.cdist(x.float(), x.float()).fill_diagonal_(math.inf).argmin(1)
+        total += float((values * values[nearest_one]).sum()) / size
+        dealt = torch.argsort(torch.rand(DEALS, len(x), generator=generator), dim=1)
+        drawn += (values[dealt] * values[dealt[:, nearest_one]]).sum((1, 2)) / size
+    return (1 + int((drawn >= total).sum())) / (1 + DEALS)
 
 
 def moments(table: torch.Tensor) -> tuple[float, float]:

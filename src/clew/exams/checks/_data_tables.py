@@ -33,6 +33,7 @@ class Named(NamedTuple):
 
 
 MOST_NAMES, OFTEN = 4, 20
+MOST_BATCHES, MOST_OF_A_BATCH = 64, 256
 
 
 class Labels(NamedTuple):
@@ -220,6 +221,18 @@ def inputs_of(batches: Sequence[Batch], but: Collection[int] = ()) -> Inputs:
         torch.cat(tokens, 1) if tokens else None,
         tuple(spans),
     )
+
+
+def by_batch(lab: Lab, batches: Sequence[Batch]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Inputs and labels of each batch by itself, as numbers on this machine."""
+    found = []
+    for batch in batches[:MOST_BATCHES]:
+        labels, inputs = labels_of(lab, [batch]), inputs_of([batch])
+        if labels is None or labels.dense or inputs.values is None or len(labels.y) != inputs.examples:
+            return []
+        wanted = labels.y if labels.kind == "values" else torch.nn.functional.one_hot(labels.y[:, 0].clamp_min(0))
+        found.append((inputs.values[:MOST_OF_A_BATCH].cpu(), wanted[:MOST_OF_A_BATCH].cpu()))
+    return found
 
 
 def named_seldom(inputs: Inputs) -> str:

@@ -23,6 +23,7 @@ from torch import nn
 from clew.exams.batches import Batch, is_values, mapped, rows, tensors
 from clew.exams.checks._data_runs import RATES, Feed, Pool, level, pool_of, starting, trained_parameters
 from clew.exams.checks._data_tables import BESIDE, inputs_of, is_label, named, named_seldom, target_of
+from clew.exams.checks.label_signal import OWN_TASK, tasks
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Reading, Unclear
@@ -83,6 +84,8 @@ def examine(lab: Lab) -> Answer:
             f"on held-out examples real inputs do {100 * (held_out - 1):.0f} % better than the best of noise, other "
             f"examples and zeros, which may be a weak relation or none"
         )
+    if held_out <= SURELY_ALIKE and tasks(lab):
+        return Unclear(OWN_TASK)
     return Reading(
         noise_over_real=held_out,
         fitted_ratio=fitted,

@@ -11,7 +11,8 @@ inputs were emptied on the way. No model can mend that.
 Cannot tell: a relation that only a deep model finds from no relation, such as the parity of many bits or the meaning of
 a long text.
 Silent when: any of the three predicts better than 99.5 % of the permutations, and validation is not far better.
-Unclear with few examples, with few per class or per name where names are all that the inputs hold, and when positions of labels and inputs do not meet.
+Unclear with few examples, with few per class or per name where names are all that the inputs hold, where every batch is
+a task of its own, and when positions of labels and inputs do not meet.
 Sources: labels-match-inputs
 """
 
@@ -23,8 +24,8 @@ from typing import NamedTuple
 import torch
 
 from clew.exams.batches import distinct
-from clew.exams.checks._data_signal import Signal, examples_of, linear, measure, nearest, trees
-from clew.exams.checks._data_tables import Inputs, Labels, inputs_of, labels_of, named_seldom, some_rows
+from clew.exams.checks._data_signal import Signal, examples_of, linear, measure, nearest, trees, within_batches
+from clew.exams.checks._data_tables import Inputs, Labels, by_batch, inputs_of, labels_of, named_seldom, some_rows
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Saw, Unclear, Value
@@ -170,10 +171,21 @@ def _judge(lab: Lab, inputs: Inputs, labels: Labels) -> Answer:
         return Unclear(reason)
     if signal.p <= HINT:
         return Unclear(f"a {_called(best)} comes near to predicting the labels (p = {signal.p:.3f}), which may be luck")
+    if tasks(lab):
+        return Unclear(OWN_TASK)
     return Saw("none", **figures).saying(
         f"Neither a linear model nor neighbours nor trees predict held-out labels of {count} examples better than "
         f"permuted ones (best p = {signal.p:.2f})."
     )
+
+
+OWN_TASK = "labels go with inputs within a batch, and otherwise in the next: each batch is a task of its own"
+
+
+def tasks(lab: Lab) -> bool:
+    """Whether a relation holds within every batch that none of them shares with the others, as in learning to learn."""
+    parts = by_batch(lab, lab.distinct)
+    return len(parts) > 1 and within_batches(parts, lab.generator(3)) <= FOUND
 
 
 def _called(name: str) -> str:

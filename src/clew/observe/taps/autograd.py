@@ -42,6 +42,8 @@ def _backward(hooks: Hooks, torch: Any) -> None:
                 if hooks.inside_step:
                     recorder.closure_done()
                     hooks.settle_attachment()
+                else:
+                    recorder.backward_done()
             return result
 
         return backward

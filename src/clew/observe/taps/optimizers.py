@@ -33,6 +33,7 @@ def _steps(hooks: Hooks) -> None:
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if not (recorder.busy or compiling()):
             hooks.thread = get_ident()
+            recorder.step_begins()
             hooks.tell_optimizer("before_step", optimizer)
             hooks.inside_step = True
 

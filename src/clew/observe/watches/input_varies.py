@@ -3,7 +3,8 @@
 Why it matters: equal inputs allow nothing but the frequencies of the labels to be learned.
 Cannot tell: inputs that vary and still carry nothing, such as noise.
 Silent when: there is one example or one feature per row, as in probe environments and bandits, when a call has an input
-of that kind beside others, and when any batch of the loader or of the model varies.
+of that kind beside others, when any batch of the loader or of the model varies, and when the model is also called on
+what was computed from parameters, as at the later steps of a simulation that begins alike for all.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class InputVaries(FedWatch):
         super().__init__(recorder)
         self.loaders: dict[int, Stage] = {}
         self.models: dict[int, Stage] = {}
+        self.unread: set[int] = set()  # models that were given what depends on parameters, too
 
     def batch(self, event: Batch) -> None:
         super().batch(event)
@@ -58,6 +60,8 @@ class InputVaries(FedWatch):
         # What may vary and is no table, such as the one token of a step beside a state of zeros, leaves nothing to say.
         if event.grad and all(tensor.grad_fn is None and _is_table(tensor) for tensor in inputs):
             self._look(self.models, event.model, inputs, event.place)
+        elif event.grad and any(map(_is_table, inputs)):
+            self.unread.add(event.model)
 
     def _look(self, stages: dict[int, Stage], number: int, inputs: list[torch.Tensor], place: Place | None) -> None:
         held = stages.get(number)
@@ -87,8 +91,9 @@ class InputVaries(FedWatch):
             loader = self.feed.loaders.get(number)
             if loader is not None and loader.trained:
                 found[f"batches of loader {number}"] = stage
-        if self.models:
-            found["inputs of the model"] = self.models[min(self.models)]
+        first = min(self.models, default=None)
+        if first is not None and first not in self.unread:
+            found["inputs of the model"] = self.models[first]
         found = {name: stage for name, stage in found.items() if stage.rows >= FEWEST}
         if not found:
             return Unclear("no training batch of several examples with several features was seen")
