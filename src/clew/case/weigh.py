@@ -357,7 +357,7 @@ def _findings(
     for index, (clue, held) in enumerate(zip(clues, weighed, strict=True)):
         if held.weight > 0.0:
             for decisive in knowledge.tests[clue.test].decisive:
-                if decisive.outcome == held.outcome and not outcomes.intersection(decisive.unless):
+                if decisive.outcome == held.outcome and decisive.stands(outcomes):
                     seen.setdefault(decisive.cause, []).append((index, decisive.sure))
     findings = []
     for cause, sightings in seen.items():

@@ -89,7 +89,7 @@ def count(counts: Counts, test: Test, group: list[Sight]) -> None:
     for item in test.decisive:
         for sight in runs:
             others = {f"{name}={outcome}" for name, outcome in sight.outcomes.items()}
-            if sight.outcomes[test.id] == item.outcome and others.isdisjoint(item.unless):
+            if sight.outcomes[test.id] == item.outcome and item.stands(others):
                 key = f"{item.outcome} {item.cause}"
                 times, right = counts.decisive.get(key, (0.0, 0.0))
                 part = 1.0 / len(runs)

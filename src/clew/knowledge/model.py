@@ -4,6 +4,7 @@ Named tuples and not dataclasses: thirty frozen dataclasses cost 20 ms at every 
 (docs/LOG.md has the figures).
 """
 
+from collections.abc import Set
 from typing import NamedTuple
 
 
@@ -61,12 +62,18 @@ class Row(NamedTuple):
 
 class Decisive(NamedTuple):
     """An outcome in which the mechanism itself was seen: it makes a finding, whatever the priors said, `unless` one of
-    the outcomes named there ("test=outcome") shows that it is the end of something else."""
+    the outcomes named there ("test=outcome") shows that it is the end of something else. Where outcomes are named that
+    have to stand `beside` it, it needs one of them: the mechanism may be there and do no harm."""
 
     outcome: str
     cause: str
     sure: float
     unless: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+
+    def stands(self, seen: Set[str]) -> bool:
+        """Whether it makes a finding beside all that was seen."""
+        return seen.isdisjoint(self.unless) and (not self.beside or not seen.isdisjoint(self.beside))
 
 
 class Test(NamedTuple):

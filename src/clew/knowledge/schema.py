@@ -379,6 +379,7 @@ def _decisive(entry: Entry, names: tuple[str, ...]) -> Iterator[Decisive]:
             item.text("cause"),
             item.number("sure", 0.9, 0.5, 0.995),
             item.words("unless", needed=False),
+            item.words("beside", needed=False),
         )
         if decisive.outcome not in names:
             item.fault("outcome", f"{decisive.outcome!r} is not an outcome of this test")
@@ -605,11 +606,12 @@ def _check_references(faults: Faults, knowledge: Knowledge) -> None:
         check("tests/", test.id, "claims", test.claims, claims, "claim")
         check("tests/", test.id, "domains", test.domains, domains, "domain")
         check("tests/", test.id, "decisive", tuple(item.cause for item in test.decisive), causes, "cause")
-        for pair in (text for item in test.decisive for text in item.unless):
+        named = [("unless", text) for item in test.decisive for text in item.unless]
+        for field, pair in (*named, *(("beside", text) for item in test.decisive for text in item.beside)):
             name, _, outcome = pair.partition("=")
-            check("tests/", test.id, "decisive.unless", (name,), tests, "test")
+            check("tests/", test.id, f"decisive.{field}", (name,), tests, "test")
             if name in tests and tests[name].outcome(outcome) is None:
-                faults.add("tests/", test.id, "decisive.unless", f"{name} has no outcome {outcome!r}")
+                faults.add("tests/", test.id, f"decisive.{field}", f"{name} has no outcome {outcome!r}")
         named = [cause for row in test.rows for cause in row.causes]
         check("tests/", test.id, "likelihood", tuple(named), causes, "cause")
         for twice in sorted({cause for cause in named if named.count(cause) > 1}):

@@ -1,7 +1,8 @@
 """Whether the rows of a table are ordered in time, as seen in the rows themselves.
 
 Three things show it: dates in ascending order at a regular step, a column named for time that does the same, and
-columns that repeat one another a row later, as lags and sliding windows do, also where every window was scaled by itself.
+columns that repeat one another a row later, as lags and sliding windows do, also where every window was scaled by
+itself.
 """
 
 from __future__ import annotations
@@ -130,9 +131,7 @@ def _columns(table: Any, start: int) -> list[tuple[str, NDArray[np.float64]]]:
     return [(name, values.astype(np.float64)) for name, values in held if values.dtype.kind == "f"]
 
 
-def _repeats(
-    earlier: NDArray[np.float64], later: NDArray[np.float64], near: float = 1e-6, most: float = 0.98
-) -> bool:
+def _repeats(earlier: NDArray[np.float64], later: NDArray[np.float64], near: float = 1e-6, most: float = 0.98) -> bool:
     """Whether the second column holds the first one's values a row later, and the values are many."""
     known = np.isfinite(earlier[:-1]) & np.isfinite(later[1:])
     if known.sum() < ROWS - 1:

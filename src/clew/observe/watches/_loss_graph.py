@@ -33,6 +33,7 @@ ENTIRE = LINEAR - PICKS | {"Clamp", "ClampMin", "ClampMax"}
 DISTANCES = frozenset("Cdist CdistForward EuclideanDist LinalgVectorNorm Norm PairwiseDistance".split())
 BENT = frozenset("Pow Sqrt Sum Mean Mul Clamp ClampMin".split())
 """What stands between a difference and a score that is a distance."""
+STRAIGHT = frozenset("Mul Div Neg Sub Rsub Add".split())
 SQUASHES = {"Softmax": "softmax", "Sigmoid": "sigmoid", "LogSoftmax": "log_softmax", "LogSigmoid": "logsigmoid"}
 WALKED = 4096
 NEAR = 64
@@ -312,7 +313,7 @@ def distance_sign(scores: torch.Tensor) -> int:
             name, fed = bare(node), inputs(node)
             same = len({key(operand) for operand in fed}) == 1
             squared = squared or name == "Pow" or (name == "Mul" and len(fed) == 2 and same)
-            if name in ("Mul", "Div", "Neg", "Sub", "Rsub", "Add") and len(fed) == 1 and not squared and not hooked(node):
+            if name in STRAIGHT and len(fed) == 1 and not squared and not hooked(node):
                 sizes = shape(node)
                 slope = node(torch.ones(sizes, dtype=scores.dtype, device=scores.device)) if sizes else None
                 slopes = [one for one in (slope if isinstance(slope, tuple) else (slope,)) if one is not None]

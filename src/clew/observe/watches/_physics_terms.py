@@ -100,6 +100,7 @@ class Equations:
         self.place: Place | None = None
         self.lines: dict[int, Place] = {}  # of the terms, by their order
         self.attached = False
+        self.trained: set[int] = set()  # parameters of the optimisers, by identity
         self._order: dict[int, int] = {}
 
     def follow(self, name: str, number: int, event: Any) -> None:
@@ -123,12 +124,23 @@ class Equations:
     # --- events
 
     def _optimizer_made(self, event: OptimizerEvent | Backward) -> None:
-        del event
+        if isinstance(event, OptimizerEvent):
+            self._another(event.optimizer)
         patches = None if self.attached else patches_of(self.recorder())
         if patches is not None:
             self.attached = True
             patches.replace(torch.autograd, "grad", functools.partial(_around, weakref.ref(self)))
             patches.replace(forward_ad, "unpack_dual", functools.partial(_around_dual, weakref.ref(self)))
+
+    def _another(self, optimizer: torch.optim.Optimizer) -> None:
+        """A network of its own after the first one was trained: its terms are not the course of the others."""
+        held = {id(each) for group in optimizer.param_groups for each in group["params"]}
+        if self.parts and self.trained.isdisjoint(held):
+            self.parts.clear()
+            self.lines.clear()
+            self.trained.clear()
+            self.updates = 0
+        self.trained |= held
 
     def derived(self, given: list[torch.Tensor], by: list[torch.Tensor], result: list[torch.Tensor]) -> None:
         """A derivative was taken with its graph kept."""

@@ -56,6 +56,7 @@ class Functional:
         self.recorder = recorder
         self.calls: list[Call] = []
         self._on = False
+        self.adapts = False  # weights that steps were made from are given to it: each task then has its own statistics
 
     def listen(self) -> None:
         """Begin to listen, once; the hooks take it off again with everything else."""
@@ -90,11 +91,20 @@ class Functional:
             said = "training" in kwargs or len(args) > position
             on = kwargs["training"] if "training" in kwargs else args[position] if said else default
             rate = kwargs.get("p", args[chance] if 0 <= chance < len(args) else 0.5)
+            if name == "batch_norm" and self._given(args, kwargs):
+                return result
             if rate and len(self.calls) < MOST and not _by_torch():
                 self.calls.append(Call(name, bool(on), said, held.grad_enabled(), users_place()))
             return result
 
         return function
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        weight = kwargs.get("weight", args[3] if len(args) > 3 else None)
+        if not self.adapts and isinstance(weight, torch.Tensor) and weight.grad_fn is not None:
+            self.adapts = True
+            self.calls = [call for call in self.calls if call.name != "batch_norm"]
+        return self.adapts
 
 
 def _by_torch() -> bool:

@@ -22,7 +22,8 @@ from clew.records.place import Place
 
 SOURCES = 200
 LARGEST = 1_000_000
-ROOM = 2.0  # seconds: file systems round their times
+ROOM = 120.0
+"""Seconds: a working copy is written file by file, and a cache may be part of it."""
 
 
 class CacheAge(Watch):

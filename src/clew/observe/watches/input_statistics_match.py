@@ -2,11 +2,10 @@
 
 Where the columns keep their deviations and move by steps of their own, or all change by one large factor, a subtraction
 or a division stands on one side only, and that is said; so it is where several columns change by one factor and the
-others do not (another unit), where all channels of pictures are off and keep their
-spread, as an inversion makes them, or are wider or narrower by one large factor, where each example was brought to one size on one side
-only, where most values of some input, such as the time that a denoiser is told, lie outside of all that the model was
-trained on by more than that range is wide, and where a sampler that feeds answers back begins inside that range and
-leaves it.
+others do not (another unit), where all channels of pictures are off and keep their spread, as an inversion makes them,
+or are wider or narrower by one large factor, where each example was brought to one size on one side only, where most
+values of some input, such as the time that a denoiser is told, lie outside of all that the model was trained on by more
+than that range is wide, and where a sampler that feeds answers back begins inside that range and leaves it.
 
 Why it matters: a transform that stands in one pipeline only shows the model a distribution it never learned.
 Cannot tell: differences that keep mean and deviation, such as another channel order; what a pretrained model expects.
