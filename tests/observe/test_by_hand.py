@@ -244,7 +244,7 @@ def pairs_of_names() -> None:
             super().__init__()
             self.table = tables
 
-        def forward(self, rows: Tensor) -> Tensor:
+        def forward(self, rows: Tensor) -> Any:
             return (self.table(rows[:, 0]) * self.table(rows[:, 1] + 60)).sum(1)
 
     model = Pairs()
@@ -299,7 +299,7 @@ def test_pictures_that_one_side_alone_divides(tmp_path: Path, there: float, apar
 def simulated(moving: bool) -> None:
     model = nn.Linear(3, 1)
 
-    def loss_of(_: int) -> Tensor:
+    def loss_of(_: int) -> Any:
         state = torch.ones(16, 3)
         if not moving:
             return model(state).square().mean()

@@ -606,8 +606,9 @@ def _check_references(faults: Faults, knowledge: Knowledge) -> None:
         check("tests/", test.id, "claims", test.claims, claims, "claim")
         check("tests/", test.id, "domains", test.domains, domains, "domain")
         check("tests/", test.id, "decisive", tuple(item.cause for item in test.decisive), causes, "cause")
-        named = [("unless", text) for item in test.decisive for text in item.unless]
-        for field, pair in (*named, *(("beside", text) for item in test.decisive for text in item.beside)):
+        pairs = [("unless", text) for item in test.decisive for text in item.unless]
+        pairs += [("beside", text) for item in test.decisive for text in item.beside]
+        for field, pair in pairs:
             name, _, outcome = pair.partition("=")
             check("tests/", test.id, f"decisive.{field}", (name,), tests, "test")
             if name in tests and tests[name].outcome(outcome) is None:

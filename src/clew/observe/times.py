@@ -99,7 +99,7 @@ def _lagged(tables: Sequence[Any]) -> str:
 def _own_scale(table: Any) -> str:
     """Sliding windows each of which has a zero or a unit of its own: what one step in it is of the step before is the
     same in the next row, one column earlier."""
-    shape = getattr(table, "shape", (0,))
+    shape: tuple[int, ...] = getattr(table, "shape", (0,))
     if len(shape) < 2 or shape[0] < ROWS or shape[1] < SHORTEST:
         return ""
     columns = [held for _, held in _columns(table, max(0, (shape[0] - PAIRS) // 2))]

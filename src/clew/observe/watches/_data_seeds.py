@@ -33,8 +33,9 @@ class Seeds:
 
     def attach(self) -> None:
         patches = patches_of(self.recorder())
-        for owner, name in SEEDED if patches is not None else ():
-            patches.replace(owner, name, functools.partial(_around, weakref.ref(self)))
+        if patches is not None:
+            for owner, name in SEEDED:
+                patches.replace(owner, name, functools.partial(_around, weakref.ref(self)))
 
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         recorder = self.recorder()

@@ -305,7 +305,8 @@ def _constant(slope: torch.Tensor) -> float | None:
 
 def distance_sign(scores: torch.Tensor) -> int:
     """1 where scores grow with a distance, -1 where they fall with one, 0 where they are something else."""
-    node, sign, squared = scores.grad_fn, 1, False
+    node: Any = scores.grad_fn
+    sign, squared = 1, False
     with torch.no_grad():
         for _ in range(16):
             if node is None or bare(node) in DISTANCES or (squared and bare(node) in ("Sub", "Rsub")):
