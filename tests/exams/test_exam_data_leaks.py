@@ -162,6 +162,15 @@ def test_columns_that_agree_by_chance_are_no_copies() -> None:
     assert copies(many, many[:, 17].long()).tolist() == [17]
 
 
+def test_one_class_of_several_may_have_a_mark_by_nature() -> None:
+    target = torch.arange(60) % 4
+    marks = torch.nn.functional.one_hot(target, 4).double()
+    others = torch.rand(60, 3, generator=torch.Generator().manual_seed(0)).double()
+    assert copies(torch.cat([others, marks[:, 2:3]], 1), target).tolist() == []
+    assert copies(torch.cat([others, marks], 1), target).tolist() == [3, 4, 5, 6]
+    assert copies(torch.cat([others, marks[:, 1:]], 1), target).tolist() == [3, 4, 5]
+
+
 # --- poison_trace
 
 
@@ -250,6 +259,26 @@ def test_a_table_of_edges_relates_the_examples() -> None:
     subject = Subject(Neighbours(), CE(), [((X, edges), Y)])
     for name in ("poison_trace", "batch_independence"):
         assert "relates the examples" in why(name, subject)
+
+
+class Ordered(nn.Module):
+    """Puts its examples in order of their first number, draws noise, and puts them back."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head, self.scale = nn.Linear(8, 3), scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        order = torch.sort(x[:, 0]).indices
+        held = x[order] + self.scale * torch.randn_like(x)
+        out: Tensor = self.head(held[torch.sort(order).indices])
+        return out
+
+
+def test_noise_by_the_place_in_an_order_is_no_mixing() -> None:
+    assert "noise" in why("poison_trace", Subject(Ordered(0.1), CE(), cut(X, Y)))
+    assert outcome("poison_trace", Subject(Ordered(0.0), CE(), cut(X, Y))) == "clean"
 
 
 def test_single_examples_are_unclear() -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from clew.errors import ClewError
 from clew.exams.batches import Batch, mapped, rows
@@ -56,11 +57,26 @@ def trace(lab: Lab, batch: Batch, poisoned: Callable[[str], Batch], part: Part) 
         if part_changed([one.value], [two.value], part) is not None:
             name, kind, place = one.name, one.kind, one.place
             break
+    with _Sorts() as sorts:  # type: ignore[no-untyped-call]
+        again, _ = _walk(lab, model, batch, 1)
+    if sorts.found and part_changed(clean, again, part) is not None:
+        raise ClewError("examples are put in another order and each draws noise by its place in it.")
     return Crossing("nan and other values" if reached is not None else "other values", name, kind, place, size)
 
 
-def _walk(lab: Lab, model: nn.Module, batch: Batch) -> tuple[list[torch.Tensor], list[Any]]:
-    with torch.no_grad(), lab.seeded():
+class _Sorts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Whether anything is put in order."""
+
+    found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        self.found = self.found or "sort" in func.__name__
+        return func(*args, **(kwargs or {}))
+
+
+def _walk(lab: Lab, model: nn.Module, batch: Batch, more: int = 0) -> tuple[list[torch.Tensor], list[Any]]:
+    with torch.no_grad(), lab.seeded(more):
         output, seen = lab.walk(model, batch)
     return prediction(output, rows(batch)), seen
 

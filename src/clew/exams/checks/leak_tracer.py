@@ -124,8 +124,8 @@ def _varies(target: torch.Tensor, count: int) -> bool:
 
 
 def copies(table: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """The columns that equal the target, one of its columns, or mark one of its classes; none where so few examples
-    could agree by chance."""
+    """The columns that equal the target, one of its columns, or mark its classes; none where so few examples could
+    agree by chance. That a column marks one class of several may be its nature: only mammals give milk."""
     count = len(table)
     wanted = target.reshape(count, -1)
     if wanted.shape[1] > MOST_CLASSES or count < FEWEST:
@@ -135,14 +135,17 @@ def copies(table: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         classes = torch.unique(wanted)[:MOST_CLASSES]
         parts.append((wanted == classes).double())
     marks = torch.cat(parts, 1)
-    found = []
-    for mark in marks.T:
+    found: list[torch.Tensor] = []
+    marked: list[torch.Tensor] = []
+    for number, mark in enumerate(marks.T):
         _, counts = torch.unique(mark, return_counts=True)
         likely = float((counts.double() / count).square().sum())
         if likely**count * table.shape[1] * marks.shape[1] > BY_CHANCE:
             continue
         near = (table.double() - mark[:, None]).abs() <= 1e-6 * mark.abs().max()
-        found.append(near.all(0).nonzero().flatten())
+        (marked if number >= wanted.shape[1] else found).append(near.all(0).nonzero().flatten())
+    if sum(bool(len(columns)) for columns in marked) >= marks.shape[1] - wanted.shape[1] - 1:
+        found += marked
     return torch.unique(torch.cat(found)).cpu() if found else torch.zeros(0, dtype=torch.long)
 
 
