@@ -379,6 +379,12 @@ def texts_with_their_labels_beside_them(folder: Path) -> None:
 
 
 @sound
+def a_list_of_pictures_with_classes_and_folds(folder: Path) -> None:
+    rows = [(f"{at}.png", at % 10, at * 5 // 600) for at in range(600)]
+    write(folder / "folds.csv", ["image_name", "target", "fold"], rows)
+
+
+@sound
 def labels_that_are_joined_by_a_key(folder: Path) -> None:
     held = list(texts(300, 3))
     (folder / "train_text.txt").write_text("".join(f"u{at:04} {text}\n" for at, (text, _) in enumerate(held)))

@@ -177,6 +177,36 @@ def test_data_outside_training_is_followed_to_where_it_is_prepared(
     assert reader.by_cause()["data.train_val_mismatch"][0].line == at(VALIDATION, "scaled")
 
 
+PREPARED = """\
+import pandas as pd
+from torch.utils.data import DataLoader, TensorDataset
+
+def upsampled(frame):
+    return frame.sample(900, replace=True)
+
+def decoded(held):
+    return held.astype("float32")  # fractions
+
+frame = pd.read_csv("a.csv")
+frame = frame.merge(pd.read_csv("b.csv"))  # merged
+frame = upsampled(frame)  # repeated
+x = decoded(frame["x"].to_numpy())
+loader = DataLoader(TensorDataset(torch.from_numpy(x)), 8)  # loader
+"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "mark"),
+    [("data.labels_misaligned", "merged"), ("data.leak_split", "repeated"), ("data.not_normalized", "fractions")],
+)
+def test_lines_on_the_way_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str, mark: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = {"loader": [Place("a.py", at(PREPARED, "loader"))]}
+    source = PREPARED.replace("frame = upsampled(frame)", "frame = list(frame)") if mark == "merged" else PREPARED
+    reader = Reader(lines, {str(tmp_path / "a.py"): source.splitlines()})
+    assert reader.by_cause()[cause][0].line == at(PREPARED, mark)
+
+
 def test_keys_of_configuration_files() -> None:
     yaml = ["model:", "  width: 3  # wide", "loss: {bce: 1.0, dice: 2.0}", "# drop: 1"]
     assert [(held.whole, held.line) for held in of_file("a.yaml", yaml)] == [

@@ -8,8 +8,9 @@ import pytest
 from launching import clew_run, script
 
 from clew.app.data_lines import COMES_IN
-from clew.app.settings import _only_table, says
+from clew.app.settings import _of_a_library, _only_table, says
 from clew.records.place import Place
+from warm import warm_run
 
 SCRIPT = """
 import tomllib, torch
@@ -102,6 +103,46 @@ def test_layers_frozen_as_they_were_drawn(tmp_path: Path, trained: bool) -> None
 )
 def test_lines_that_give_a_value(line: str, name: str, value: float, there: bool) -> None:
     assert says(line, name, [value]) == there
+
+
+LAYERS = """
+import torch
+torch.manual_seed(0)
+class Tagger(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(12, 16)
+        layer = torch.nn.TransformerEncoderLayer(
+            d_model=16, nhead=2, dim_feedforward=32, dropout=0.0,
+        )
+        self.body = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = torch.nn.Linear(16, 3)
+    def forward(self, x):
+        return self.head(self.body(self.table(x)))
+model = Tagger()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+for _ in range(40):
+    x = torch.randint(0, 12, (8, 6))
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(model(x).flatten(0, 1), (x % 3).flatten()).backward()
+    optimizer.step()
+"""
+
+
+def test_a_copied_layer_leads_to_the_line_of_the_one_it_was_copied_from(tmp_path: Path) -> None:
+    script(tmp_path, LAYERS)
+    warm_run(tmp_path, "--budget", "60s", "--json", "out.json", "train.py")
+    causes = {cause["id"]: cause for cause in json.loads((tmp_path / "out.json").read_text())["causes"]}
+    first = causes["arch.batch_mixing"]["where"][0]
+    assert LAYERS.splitlines()[first["line"] - 1].strip().startswith("layer =")
+
+
+def test_what_libraries_keep_is_no_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert _of_a_library(str(tmp_path / ".cache" / "fonts" / "list.json"))
+    assert not _of_a_library(str(tmp_path / "work" / "config.json"))
+    assert not _of_a_library(str(tmp_path / "work" / ".hydra" / "config.yaml"))
 
 
 def test_a_column_that_looks_ahead_came_with_the_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -351,3 +351,22 @@ def test_each_outcome_moves_credence_the_way_the_table_says() -> None:
     start = weigh(base, []).credence("loss.c")
     assert weigh(base, [clue(test, "absent")]).credence("loss.c") < start
     assert weigh(base, [clue(test, "seen")]).credence("loss.c") > start
+
+
+def test_a_mechanism_that_may_do_no_harm_needs_a_symptom_beside_it() -> None:
+    alone = model.Decisive("old", "env.z", 0.9, ("curve=alike",), ("curve=apart", "metric=low"))
+    assert not alone.stands(set())
+    assert alone.stands({"metric=low", "other=seen"})
+    assert not alone.stands({"metric=low", "curve=alike"})
+    assert model.Decisive("old", "env.z", 0.9).stands(set())
+    base = knowledge(
+        [cause("env.z"), cause("data.a")],
+        [
+            observation("look", {"env.z": (0.95, 0.05)}, role="mechanism", decisive=(("seen", "env.z", 0.9),)),
+            observation("curve", {"data.a": (0.6, 0.4)}),
+        ],
+    )
+    (held,) = base.tests["look"].decisive
+    base.tests["look"] = base.tests["look"]._replace(decisive=(held._replace(beside=("curve=seen",)),))
+    assert not weigh(base, [clue("look", "seen"), clue("curve", "absent")]).findings
+    assert weigh(base, [clue("look", "seen"), clue("curve", "seen")]).findings

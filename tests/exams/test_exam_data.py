@@ -40,7 +40,7 @@ from subjects_data import (
 from torch import nn
 
 from clew.exams.batches import Batch
-from clew.exams.checks._data_signal import Examples, linear, measure, moments, nearest
+from clew.exams.checks._data_signal import Examples, linear, measure, moments, nearest, within_batches
 from clew.exams.checks._data_tables import Labels, inputs_of, pooled
 from clew.exams.checks.data_sanity import useless
 from clew.exams.checks.nearest_neighbour_overlap import near_copies
@@ -220,6 +220,50 @@ def test_every_pixel_labelled() -> None:
     smooth = nn.functional.avg_pool2d(torch.randn(96, 1, 12, 12, generator=source(6)), 5, 1, 2)
     apart = (nn.functional.avg_pool2d(torch.randn(96, 1, 12, 12, generator=source(7)), 5, 1, 2)[:, 0] > 0).long()
     assert outcome("label_signal", Subject(model, CE(), cut(smooth, apart))) == "none"
+
+
+class Pairs(nn.Module):
+    """A user and a film, each by a vector of its own."""
+
+    def __init__(self, names: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.users, self.films = nn.Embedding(names, 4), nn.Embedding(names, 4)
+
+    def forward(self, given: torch.Tensor) -> torch.Tensor:
+        return (self.users(given[:, 0]) * self.films(given[:, 1])).sum(1)  # type: ignore[no-any-return]
+
+
+def rated(names: int) -> Subject:
+    generator = torch.Generator().manual_seed(1)
+    given = torch.randint(0, names, (512, 2), generator=generator)
+    return Subject(Pairs(names), nn.MSELoss(), cut(given, torch.randn(512, generator=generator)))
+
+
+def test_names_that_come_seldom_say_too_little() -> None:
+    for exam in ("label_signal", "input_ablation"):
+        assert "names" in why(exam, rated(300))
+    assert outcome("label_signal", rated(8)) == "none"
+
+
+def waves(related: bool) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Each batch is a wave of another height and place."""
+    generator = torch.Generator().manual_seed(2)
+    batches = []
+    for _ in range(32):
+        x = 10 * torch.rand(12, 1, generator=generator) - 5
+        height, place = 4 * torch.rand(2, generator=generator)
+        y = (height + 0.5) * torch.sin(x + 1.6 * place)
+        batches.append((x, y if related else y[torch.randperm(12, generator=generator)]))
+    return batches
+
+
+def test_batches_that_are_tasks_of_their_own() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(1, 16), nn.Tanh(), nn.Linear(16, 1))
+    assert "task" in why("label_signal", Subject(model, nn.MSELoss(), waves(True)))
+    assert within_batches(waves(True), torch.Generator().manual_seed(0)) <= 0.005
+    assert within_batches(waves(False), torch.Generator().manual_seed(0)) > 0.05
 
 
 def test_few_examples_cannot_rule_a_relation_out() -> None:

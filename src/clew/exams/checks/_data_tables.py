@@ -231,7 +231,7 @@ def by_batch(lab: Lab, batches: Sequence[Batch]) -> list[tuple[torch.Tensor, tor
         if labels is None or labels.dense or inputs.values is None or len(labels.y) != inputs.examples:
             return []
         wanted = labels.y if labels.kind == "values" else torch.nn.functional.one_hot(labels.y[:, 0].clamp_min(0))
-        found.append((inputs.values[:MOST_OF_A_BATCH].cpu(), wanted[:MOST_OF_A_BATCH].cpu()))
+        found.append((inputs.values[:MOST_OF_A_BATCH].cpu(), wanted[:MOST_OF_A_BATCH].cpu().float()))
     return found
 
 
