@@ -359,14 +359,9 @@ def test_a_mechanism_that_may_do_no_harm_needs_a_symptom_beside_it() -> None:
     assert alone.stands({"metric=low", "other=seen"})
     assert not alone.stands({"metric=low", "curve=alike"})
     assert model.Decisive("old", "env.z", 0.9).stands(set())
-    base = knowledge(
-        [cause("env.z"), cause("data.a")],
-        [
-            observation("look", {"env.z": (0.95, 0.05)}, role="mechanism", decisive=(("seen", "env.z", 0.9),)),
-            observation("curve", {"data.a": (0.6, 0.4)}),
-        ],
-    )
-    (held,) = base.tests["look"].decisive
-    base.tests["look"] = base.tests["look"]._replace(decisive=(held._replace(beside=("curve=seen",)),))
-    assert not weigh(base, [clue("look", "seen"), clue("curve", "absent")]).findings
-    assert weigh(base, [clue("look", "seen"), clue("curve", "seen")]).findings
+    look = observation("look", {"env.z": (0.95, 0.05)}, role="mechanism", decisive=(("seen", "env.z", 0.9),))
+    look = look._replace(decisive=(look.decisive[0]._replace(beside=("curve=seen",)),))
+    curve = observation("curve", {"data.a": (0.6, 0.4)})
+    base = knowledge([cause("env.z"), cause("data.a")], [look, curve])
+    assert not weigh(base, [clue(look, "seen"), clue(curve, "absent")]).findings
+    assert weigh(base, [clue(look, "seen"), clue(curve, "seen")]).findings
