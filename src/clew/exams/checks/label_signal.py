@@ -185,7 +185,15 @@ OWN_TASK = "labels go with inputs within a batch, and otherwise in the next: eac
 def tasks(lab: Lab) -> bool:
     """Whether a relation holds within every batch that none of them shares with the others, as in learning to learn."""
     parts = by_batch(lab, lab.distinct)
-    return len(parts) > 1 and within_batches(parts, lab.generator(3)) <= FOUND
+    if len(parts) < 2 or within_batches(parts, lab.generator(3)) > FOUND:
+        return False
+    labels, inputs = labels_of(lab, lab.distinct), inputs_of(lab.distinct)
+    if labels is None or inputs.examples != len(labels.y):
+        return False
+    examples = examples_of(*_some(lab, inputs, labels, MOST_ROWS), lab.generator(1))
+    if examples is None:
+        return False
+    return all(measure(examples, fit, lab.generator(2)).p > HINT for fit in (linear, nearest))
 
 
 def _called(name: str) -> str:
