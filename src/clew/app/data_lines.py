@@ -23,10 +23,9 @@ SCALES = (
     r"[-*/] .*(mean|std|\bmin|\bmax|scale|norm|sigma)|[*/] ?\d|\d ?[*/] ?[a-z(]|"
     r"\b\w*(normali[sz]e|standardi[sz]e|rescale|prepare)\w*\(|scale\w*\.\w*transform\("
 )
-ORDERS = (
-    r"sort|shuffle|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\(|"
-    r"\bmerge\(|\.join\([a-z]|dropna|drop_duplicates|groupby|reindex"
-)
+REORDERED = r"\bmerge\(|\.join\([a-z]|sort_values|sort_index|sample\(frac|dropna|drop_duplicates|groupby|reindex"
+"""What puts the rows of a table in another order, or drops some."""
+ORDERS = r"sort|shuffle|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\(|" + REORDERED
 REPEATS = r"over_?sampl|up_?sampl|smote|resampl|replace ?= ?True"
 CENTRED = r"center ?=|center['\"]|bfill|backfill|filtfilt|savgol"
 """What looks ahead by itself, wherever it stands."""
@@ -47,6 +46,7 @@ ON_THE_WAY = {
     "data.leak_split": (r"\.(mean|std|min|max|fit|fit_transform)\(", "fitted to rows here"),
 }
 """On the way of the training data to the loss: lines that do what a cause is about."""
+FEW = 2
 PUT_TOGETHER, FIRST_TENSOR, MET = "batches are put together here", "made a tensor here", "goes into the loss here"
 CHOSEN, OTHER_SET = "training rows are chosen here", "the data set outside training is made here"
 
@@ -78,6 +78,9 @@ class Reader:
         for cause, (pattern, role) in ON_THE_WAY.items():
             lines = [*self._from_backward(), *way] if pattern is ORDERS else way
             done = self._doing(lines, pattern, role)
+            if pattern is ORDERS and not done:
+                everywhere = self._doing(self._everywhere(), REORDERED, role)
+                done = everywhere if len(everywhere) <= FEW else []
             if pattern is BLURS:
                 done = [*self._doing(lines, CENTRED, role), *self._doing(self._everywhere(), CENTRED, role), *done]
             if cause == "data.not_normalized" and not done:
