@@ -177,6 +177,28 @@ def test_data_outside_training_is_followed_to_where_it_is_prepared(
     assert reader.by_cause()["data.train_val_mismatch"][0].line == at(VALIDATION, "scaled")
 
 
+TRANSFORMS = """\
+def transforms(train, size=8):
+    if train:
+        return Compose([ToTensor(), Normalize()])
+    return Compose([ToTensor()])  # plain
+
+def other(train):
+    return Compose([])
+
+train_loader = DataLoader(Pictures("a", transforms(True)))  # loader
+val_loader = DataLoader(Pictures("b", transforms(False)))  # other
+"""
+
+
+def test_a_function_that_is_asked_whether_it_is_for_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = {"loader": [Place("a.py", at(TRANSFORMS, "loader"))]}
+    lines["loader_elsewhere"] = [Place("a.py", at(TRANSFORMS, "other"))]
+    reader = Reader(lines, {str(tmp_path / "a.py"): TRANSFORMS.splitlines()})
+    assert reader.by_cause()["data.train_val_mismatch"][0].line == at(TRANSFORMS, "plain")
+
+
 PREPARED = """\
 import pandas as pd
 from torch.utils.data import DataLoader, TensorDataset

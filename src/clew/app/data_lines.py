@@ -48,6 +48,7 @@ ON_THE_WAY = {
 """On the way of the training data to the loss: lines that do what a cause is about."""
 FEW = 2
 PUT_TOGETHER, FIRST_TENSOR, MET = "batches are put together here", "made a tensor here", "goes into the loss here"
+NOT_TRAINING = "what is not for training is prepared here"
 CHOSEN, OTHER_SET = "training rows are chosen here", "the data set outside training is made here"
 
 
@@ -170,7 +171,9 @@ class Reader:
         shared = self._doing(other, SCALES, "scaled here")
         loaders = self.lines.get("loader_elsewhere", [])[:1]
         made = [place._replace(role="the loader outside training is made here") for place in loaders]
-        return [*alone[:1], *shared[:1], *made, *(self._place(line, OTHER_SET) for line in own[:1])]
+        branches = [self._place(line, NOT_TRAINING) for line in self.project.without("train")]
+        own_places = [self._place(line, OTHER_SET) for line in own[:1]]
+        return [*alone[:1], *shared[:1], *(branches if len(branches) == 1 else ()), *made, *own_places]
 
     def _called_with(self, kind: str) -> list[Line]:
         """Back from what a model is called with there."""

@@ -53,6 +53,19 @@ class Project:
         self.functions.setdefault(name, []).append(scope)
         self._within.setdefault(scope.path, []).append(scope)
 
+    def without(self, word: str) -> list[Line]:
+        """The lines that functions return from where an argument of theirs, which has this word in its name and which
+        they ask, says no."""
+        found = []
+        for held in (scope for scopes in self.functions.values() for scope in scopes):
+            body = held.node.body if isinstance(held.node, Function) else []
+            asked = {arg.arg for arg in ast.walk(held.node) if isinstance(arg, ast.arg) and word in arg.arg.lower()}
+            for at, part in enumerate(body):
+                if isinstance(part, ast.If) and _asks(part.test, asked) and isinstance(part.body[-1], ast.Return):
+                    other = part.orelse or body[at + 1 :]
+                    found += [(held.path, last.lineno) for last in other[-1:] if isinstance(last, ast.Return)]
+        return found
+
     def scope(self, path: str, line: int) -> Scope | None:
         """The innermost function around a line, else its module."""
         path = os.path.realpath(path)
@@ -314,3 +327,9 @@ def named(node: ast.AST) -> Iterator[tuple[str, ast.AST, int]]:
                 for part, held in zip(parts, values, strict=False):
                     if spelled(part):
                         yield spelled(part), held, statement.lineno
+
+
+def _asks(test: ast.expr, names: set[str]) -> bool:
+    """Whether a condition is one of these names, or compares one with something."""
+    held = test.left if isinstance(test, ast.Compare) else test
+    return isinstance(held, ast.Name) and held.id in names
