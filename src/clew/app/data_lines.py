@@ -25,7 +25,7 @@ SCALES = (
 )
 REORDERED = r"\bmerge\(|\.join\([a-z]|sort_values|sort_index|sample\(frac|dropna|drop_duplicates|groupby|reindex"
 """What puts the rows of a table in another order, or drops some."""
-ORDERS = r"sort|shuffle|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\(|" + REORDERED
+ORDERS = r"sort|shuffle(?! ?=)|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\(|" + REORDERED
 REPEATS = r"over_?sampl|up_?sampl|smote|resampl|replace ?= ?True"
 CENTRED = r"center ?=|center['\"]|bfill|backfill|filtfilt|savgol"
 """What looks ahead by itself, wherever it stands."""

@@ -87,8 +87,15 @@ def settings_places(
     written = {path: lines for path, lines in texts.items() if path.endswith(CONFIGURATIONS)}
     more = Finder(seen, reader.project, reader.texts, written).by_cause(met or {})
     by_cause |= {cause: tuple(dict.fromkeys((*places, *by_cause.get(cause, ())))) for cause, places in more.items()}
-    by_cause[AHEAD] = (*_only_table(opened, by_cause.get(AHEAD, ())), *by_cause.get(AHEAD, ()))
+    if not any(_splits(place, reader.texts) for place in (met or {}).get(AHEAD, ())):
+        by_cause[AHEAD] = (*_only_table(opened, by_cause.get(AHEAD, ())), *by_cause.get(AHEAD, ()))
     return {cause: places for cause, places in by_cause.items() if places}
+
+
+def _splits(place: Place, texts: Mapping[str, list[str]]) -> bool:
+    """Whether a line that was met is one that splits rows: then it is not the table that brings later ones in."""
+    lines = texts.get(os.path.realpath(str(place.file)), [])
+    return place.line is not None and "split" in "".join(lines[place.line - 1 : place.line])
 
 
 def _only_table(opened: list[str], known: tuple[Place, ...]) -> tuple[Place, ...]:
