@@ -23,6 +23,7 @@ from clew.observe.hooks import watching
 from clew.observe.watch import Watch
 from clew.observe.watches.condition_outweighed import ConditionOutweighed
 from clew.observe.watches.derivatives_used import DerivativesUsed
+from clew.observe.watches.first_nonfinite import FirstNonfinite
 from clew.observe.watches.physical_parameter_track import PhysicalParameterTrack
 from clew.observe.watches.physical_units import PhysicalUnits
 from clew.observe.watches.residual_scale import ResidualScale
@@ -328,6 +329,16 @@ def test_where_a_parameter_settles(tmp_path: Path, loop: Loop, outcome: str) -> 
 def test_conditions_that_count_for_nothing(tmp_path: Path, loop: Loop, outcome: str) -> None:
     answer = answers(tmp_path, loop, ConditionOutweighed)["condition_outweighed"]
     assert answer["outcome"] == outcome, answer
+
+
+@pytest.mark.parametrize(
+    ("loop", "line"),
+    [(partial(swing, factor=300.0), "residual = factor"), (partial(swing, weight=1e-5), "met = ")],
+    ids=["factor", "weight"],
+)
+def test_the_line_to_blame_for_a_condition_that_counts_for_nothing(tmp_path: Path, loop: Loop, line: str) -> None:
+    answer = answers(tmp_path, loop, FirstNonfinite, ConditionOutweighed)["condition_outweighed"]
+    assert text_at(answer).startswith(line), answer
 
 
 @pytest.mark.parametrize(

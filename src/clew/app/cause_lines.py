@@ -75,7 +75,10 @@ WORDS = {
     ),
     "loss.terms_cancel": Words(options=r"(weight|coef|lambda|loss)"),
     "pinn.boundary_ignored": Words(
-        "terms are weighed here", (rf"{OF_WEIGHTS}\S*\s*\*|\*\s*\S*{OF_WEIGHTS}",), r"weight|lambda|coef"
+        "terms are weighed here",
+        (rf"{OF_WEIGHTS}\S*\s*\*|\*\s*\S*{OF_WEIGHTS}",),
+        r"weight|lambda|coef",
+        values=r"^(?!['\"]?1(\.0*)?['\"]?$)",
     ),
     "pinn.not_nondimensional": Words(
         "made free of units here",

@@ -21,7 +21,7 @@ from clew.observe.envs import patches_of
 from clew.observe.patches import unframe
 from clew.observe.places import is_users, shown
 from clew.observe.watch import Backward, LossCall, OptimizerEvent, Watch, when_sampled
-from clew.observe.watches._loss_graph import Key, Made, Term, bare, inputs, key, square_value, terms
+from clew.observe.watches._loss_graph import MOVES, Key, Made, Term, bare, inputs, key, square_value, terms
 from clew.observe.watches._loss_values import plain, total
 from clew.observe.watches._network_lines import lines_of
 from clew.records.place import Place
@@ -99,6 +99,7 @@ class Equations:
         self.parts: list[tuple[int, list[Part]]] = []
         self.place: Place | None = None
         self.lines: dict[int, Place] = {}  # of the terms, by their order
+        self.formula: Place | None = None  # the line of what is squared in a residual
         self.attached = False
         self.trained: set[int] = set()  # parameters of the optimisers, by identity
         self._order: dict[int, int] = {}
@@ -230,6 +231,9 @@ class Equations:
         if recorder is not None and unknown and self.updates < NAMED_WITHIN:
             found = lines_of(recorder, [held[at].node for at in unknown], event.loss)
             self.lines |= {at: line for at, line in zip(unknown, found, strict=True) if line is not None}
+        if recorder is not None and self.formula is None and self.updates < NAMED_WITHIN:
+            squared = [_formula(term.node) for term in held if self._holds(term.node)]
+            self.formula = next((line for line in lines_of(recorder, squared, event.loss) if line is not None), None)
 
     def _part(self, held: Term, event: Backward, line: Place | None) -> Part | None:
         points, normed = self._way(held.node)
@@ -260,6 +264,16 @@ class Equations:
         self.alone = all(one & other for one in held for other in held)
         if self.is_equation():
             recorder.record("input derivatives", self.updates, step=event.step)
+
+
+def _formula(node: Any) -> Any:
+    """What a mean of squares is taken of."""
+    for _ in range(8):
+        fed = {key(one): one for one in inputs(node)}
+        if len(fed) != 1 or bare(node) not in MOVES | {"Mean", "Sum", "Pow", "Mul"}:
+            return node
+        node = next(iter(fed.values()))
+    return node
 
 
 def asked_from() -> Place | None:

@@ -27,6 +27,7 @@ LEFT = 0.25
 SMALL = 0.02
 UNMET, MET, BESIDE = 0.7, 1e-4, 0.2
 """A condition that has not moved, beside a residual that fell ten thousandfold, was outweighed at any smaller size."""
+WEIGHED = 0.1
 NOTHING, CREPT, APART = 1e-3, 0.05, 0.01
 """A condition of a thousandth creeps along behind the residual; it may well have moved."""
 
@@ -60,9 +61,11 @@ class ConditionOutweighed(Solved):
         small = share < SMALL and left > LEFT and fallen < FALLEN
         given_up = share < BESIDE and left > UNMET and fallen < MET
         behind = share < NOTHING and left > CREPT and fallen < APART * left
-        return Saw("outweighed" if small or given_up or behind else "counts", **figures).at(
-            looks[-1][number].place, self.equations.place
-        )
+        # Where nobody weighed the condition down, the size of the residual is to blame.
+        heaviest = max((part.weight for part in looks[-1] if part.residual), default=0.0)
+        light = looks[-1][number].weight < WEIGHED * heaviest
+        places = (None if light else self.equations.formula, looks[-1][number].place, self.equations.place)
+        return Saw("outweighed" if small or given_up or behind else "counts", **figures).at(*places)
 
 
 def residual(parts: list[Part]) -> float:
