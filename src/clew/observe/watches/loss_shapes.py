@@ -52,7 +52,7 @@ class LossShapes(Watch):
 
     def loss(self, event: LossCall) -> None:
         if self.found is not None and event.sampled and event.place == self.found[3]:
-            self._made(event.input.grad_fn, event.result)
+            self._made(getattr(event.input, "grad_fn", None), event.result)
         if self.found is not None or not isinstance(event.input, torch.Tensor):
             return
         if event.sampled:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.observe.watch import Answer, Saw
 from clew.observe.watches._data_feed import FedWatch, Feed
-from clew.observe.watches._data_given import Loader
+from clew.observe.watches._data_given import Group, Loader
 from clew.observe.watches._data_names import HELD_OUT, TRAINING
 from clew.observe.watches._data_share import Shared, shared
 from clew.records.clue import Reading, Unclear
@@ -27,7 +27,7 @@ TRAINED = 24
 BY_CALL = 48  # without a loader few rows may be anything, such as the positions that a layer is asked for
 ALL = 0.9
 NATURAL = 0.02
-MINOR = 0.4
+MINOR, REPEATED = 0.4, 0.7
 
 
 class Compared(NamedTuple):
@@ -131,8 +131,13 @@ def by_call(feed: Feed) -> list[Compared]:
         if group.called == TRAINING or len(group.rows) < FEWEST or not group.wholes.isdisjoint(feed.repeats):
             continue  # the very input that is trained on: masks or another model's loss tell the parts apart
         result = shared(dict.fromkeys(group.rows, 1), known, twins, coverage)
-        # Without a name it may be all rows there are; of these the greater part is trained on.
-        some = repeated and result.share < MINOR
+        # Without a name it may be rows of training; then not only those are shared that come again and again.
+        some = repeated and partner is not None and result.share < MINOR and _those_repeated(group, partner)
         if group.called == HELD_OUT or result.twins == 0 or some:
             found.append(Compared(result, len(known), group.place, place))
     return found
+
+
+def _those_repeated(group: Group, partner: Loader) -> bool:
+    counts = [partner.rows[row] for row in group.rows if row in partner.rows]
+    return sum(count > 1 for count in counts) > REPEATED * len(counts)
