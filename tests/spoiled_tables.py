@@ -289,6 +289,13 @@ def every_row_twice(folder: Path) -> Fault:
 
 
 @fault
+def every_name_twice(folder: Path) -> Fault:
+    held = sorted({*names("hill", 900, 1)})
+    write(folder / "names.csv", ["name"], [(name,) for name in [*held, *held]])
+    return Fault("file_rows_shared", "repeated", "names.csv")
+
+
+@fault
 def a_column_from_the_target(folder: Path) -> Fault:
     x, y = datasets.make_friedman1(800, 7, noise=1, random_state=0)
     told = y * 1.7 + 4 + rng(0).normal(0, 0.05, len(y))

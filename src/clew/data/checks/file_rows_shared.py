@@ -26,6 +26,7 @@ from clew.records.clue import Saw, Unclear
 LEAST = 0.05
 FEWEST = 10
 WINDOW = 64
+FEW_VALUES = 32
 
 
 def look(held: Look) -> Iterator[Found]:
@@ -56,9 +57,10 @@ def _said(part: Part) -> list[Column]:
     return [column for column in part.columns if column.kind not in ("key", "time") and column.name != FILE]
 
 
-def possible(part: Part) -> float:
-    """How many different rows the values of the columns could make."""
-    return math.prod(float(len(set(_cells(column)))) for column in _said(part))
+def few_values(part: Part) -> bool:
+    """Whether every column has few values, and all of them together make fewer different rows than there are."""
+    different = [len(set(_cells(column))) for column in _said(part)]
+    return max(different) <= FEW_VALUES and math.prod(map(float, different)) <= part.rows
 
 
 def _cells(column: Column) -> Sequence[Any]:
@@ -116,7 +118,7 @@ def _within(family: Family, rows: list[list[int]]) -> Iterator[Found]:
         often = Counter(counts.values()).most_common(1)[0] if counts else (1, 0)
         if len(held) < 2 * FEWEST or often[0] < 2 or often[1] < 0.8 * len(counts) or len(counts) < FEWEST:
             continue  # rows that are equal by chance, or by nature, are not all there equally often
-        if possible(part) <= len(held):
+        if few_values(part):
             continue  # a name, a class and a fold: without the name there are not as many different rows
         apart = split_of(part)
         steady = Counter(_distances(held)).most_common(1)[0][0]
