@@ -1,6 +1,7 @@
 """Every test that runs a command does so in a folder and with a cache of its own."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -10,6 +11,7 @@ import hypothesis
 import pytest
 
 from clew.cli import main
+from clew.home import home
 
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # bf16 beyond it dies on some processors
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the processes that tests start need not compile clew one by one
@@ -26,6 +28,12 @@ ONE_IN = {"test_zoo": 5, "test_programs": 6, "test_faults": 4, "test_launch": 3,
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.pop("CLEW_HOME", None)
+    archive = home(tempfile.gettempdir())
+    if os.path.isdir(archive):
+        raise pytest.UsageError(
+            f"{archive} lies above the folders of the tests, which would write into it: move it away."
+        )
     if config.args_source is pytest.Config.ArgsSource.TESTPATHS and os.environ.get("CLEW_TESTS") != "all":
         os.environ["CLEW_TESTS"] = "some"  # the workers see where their tests come from no more
 
