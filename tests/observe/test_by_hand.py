@@ -50,6 +50,10 @@ def prototypes(sign: float = -1.0, how: str = "cdist", scale: float = 1.0) -> No
             far = torch.cdist(given, centres).pow(2)
         elif how == "written out":
             far = (given[:, None] - centres[None]).pow(2).sum(-1)
+        elif how == "norm":
+            far = (given[:, None] - centres[None]).norm(dim=-1)
+        elif how == "length":
+            far = (given[:, None] * centres[None]).norm(dim=-1)
         else:
             far = given @ centres.T
         return F.cross_entropy(sign * scale * far, y)
@@ -62,12 +66,15 @@ def prototypes(sign: float = -1.0, how: str = "cdist", scale: float = 1.0) -> No
     [
         (partial(prototypes, 1.0), "negated"),
         (partial(prototypes, 1.0, "written out", 0.5), "negated"),
+        (partial(prototypes, 1.0, "norm"), "negated"),
         (prototypes, "usual"),
+        (partial(prototypes, -1.0, "norm"), "usual"),
+        (partial(prototypes, 1.0, "length"), "usual"),
         (partial(prototypes, -1.0, "written out"), "usual"),
         (partial(prototypes, 1.0, "product"), "usual"),
         (partial(prototypes, -1.0, "product"), "usual"),
     ],
-    ids=["distance", "by hand", "sound", "sound by hand", "similarity", "similarity turned"],
+    ids=["distance", "by hand", "norm", "sound", "sound norm", "length", "sound by hand", "similarity", "turned"],
 )
 def test_distances_are_no_scores(tmp_path: Path, loop: Loop, outcome: str) -> None:
     answer = answers(tmp_path, loop, LossSign)["loss_sign"]

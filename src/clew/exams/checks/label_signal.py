@@ -171,7 +171,7 @@ def _judge(lab: Lab, inputs: Inputs, labels: Labels) -> Answer:
         return Unclear(reason)
     if signal.p <= HINT:
         return Unclear(f"a {_called(best)} comes near to predicting the labels (p = {signal.p:.3f}), which may be luck")
-    if tasks(lab):
+    if _within(lab):
         return Unclear(OWN_TASK)
     return Saw("none", **figures).saying(
         f"Neither a linear model nor neighbours nor trees predict held-out labels of {count} examples better than "
@@ -182,10 +182,14 @@ def _judge(lab: Lab, inputs: Inputs, labels: Labels) -> Answer:
 OWN_TASK = "labels go with inputs within a batch, and otherwise in the next: each batch is a task of its own"
 
 
+def _within(lab: Lab) -> bool:
+    parts = by_batch(lab, lab.distinct)
+    return len(parts) > 1 and within_batches(parts, lab.generator(3)) <= FOUND
+
+
 def tasks(lab: Lab) -> bool:
     """Whether a relation holds within every batch that none of them shares with the others, as in learning to learn."""
-    parts = by_batch(lab, lab.distinct)
-    if len(parts) < 2 or within_batches(parts, lab.generator(3)) > FOUND:
+    if not _within(lab):
         return False
     labels, inputs = labels_of(lab, lab.distinct), inputs_of(lab.distinct)
     if labels is None or inputs.examples != len(labels.y):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
     from clew.records.place import Place
 
-LINES = 64
+LINES, PARTS = 64, 8
 SEEDED = ((np.random, "default_rng"), (np.random, "seed"), (torch, "manual_seed"), (random, "seed"))
 
 
@@ -42,7 +42,7 @@ class Seeds:
         given = [*args, *kwargs.values()]
         if recorder is None or recorder.busy or not recorder.sampled or not recorder.step:
             return
-        if len(given) != 1 or not isinstance(given[0], int | list | tuple):
+        if len(given) != 1 or not _plain(given[0]):
             return  # without a seed the system gives one
         place = users_place(3)
         if place is not None and ((place, repr(given[0])) in self.steps or len(self.steps) < LINES):
@@ -51,6 +51,13 @@ class Seeds:
     def again(self, least: int) -> Place | None:
         """A line that has given the same seed at so many steps."""
         return next((place for (place, _), steps in self.steps.items() if len(steps) >= least), None)
+
+
+def _plain(seed: Any) -> bool:
+    """A number, or a few of them: what can be written down at no cost."""
+    if isinstance(seed, list | tuple):
+        return len(seed) <= PARTS and all(isinstance(part, int) for part in seed)
+    return isinstance(seed, int)
 
 
 def _around(held: weakref.ref[Seeds], original: Callable[..., Any]) -> Callable[..., Any]:

@@ -30,8 +30,10 @@ PICKS = frozenset(
 LINEAR = frozenset("Add Sub Rsub Neg Mul Div Mean Sum Stack Cat Unbind Select".split()) | MOVES
 """Nodes a loss may pass on its way to backward without ceasing to be a weighted term of it."""
 ENTIRE = LINEAR - PICKS | {"Clamp", "ClampMin", "ClampMax"}
-DISTANCES = frozenset("Cdist CdistForward EuclideanDist LinalgVectorNorm Norm PairwiseDistance".split())
-BENT = frozenset("Pow Sqrt Sum Mean Mul Clamp ClampMin".split())
+DISTANCES = frozenset("Cdist CdistForward EuclideanDist PairwiseDistance".split())
+SQUARES = frozenset("Pow LinalgVectorNorm Norm".split())
+"""Of a difference these make a distance; the length of a vector may well be a score."""
+BENT = frozenset("Sqrt Sum Mean Mul Clamp ClampMin".split()) | SQUARES
 """What stands between a difference and a score that is a distance."""
 STRAIGHT = frozenset("Mul Div Neg Sub Rsub Add".split())
 SQUASHES = {"Softmax": "softmax", "Sigmoid": "sigmoid", "LogSoftmax": "log_softmax", "LogSigmoid": "logsigmoid"}
@@ -313,8 +315,10 @@ def distance_sign(scores: torch.Tensor) -> int:
                 return 0 if node is None else sign
             name, fed = bare(node), inputs(node)
             same = len({key(operand) for operand in fed}) == 1
-            squared = squared or name == "Pow" or (name == "Mul" and len(fed) == 2 and same)
-            if name in STRAIGHT and len(fed) == 1 and not squared and not hooked(node):
+            squared = squared or name in SQUARES or (name == "Mul" and len(fed) == 2 and same)
+            if name in STRAIGHT and len(fed) == 1 and not squared:
+                if hooked(node):
+                    return 0  # its sign cannot be read
                 sizes = shape(node)
                 slope = node(torch.ones(sizes, dtype=scores.dtype, device=scores.device)) if sizes else None
                 slopes = [one for one in (slope if isinstance(slope, tuple) else (slope,)) if one is not None]
