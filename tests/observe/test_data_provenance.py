@@ -623,7 +623,9 @@ def test_nothing_that_fails_in_looking_reaches_the_script(monkeypatch: pytest.Mo
     x, y = table()
     scaled = preprocessing.StandardScaler().fit_transform(x)
     assert len(selection.train_test_split(scaled, y)) == 4
+    assert "RuntimeError: in the instrument" in LEDGER.trouble
     LEDGER.clear()
+    assert not LEDGER.trouble
 
 
 def test_many_calls_are_not_all_kept() -> None:

@@ -49,12 +49,18 @@ class _Files:
         self.kinds: Counter[str] = Counter()
         self.on = False
         self.busy = False
+        self.trouble = ""
         self.kept = (0, 0)
         self.process = os.getpid()
         self.own = os.environ.get("CLEW_RUN_FOLDER", "")
 
 
 _files = _Files()
+
+
+def trouble() -> str:
+    """What last went wrong in noting a file."""
+    return _files.trouble
 
 
 def install(recorder: Any = None) -> None:
@@ -121,8 +127,8 @@ def _audit(event: str, args: tuple[Any, ...], by: str = "") -> None:
     _files.busy = True
     try:
         _note(os.fsdecode(path), args[1], args[2], by)
-    except Exception:  # noqa: BLE001, S110  # an error here would make the script's own open fail
-        pass
+    except Exception as error:  # noqa: BLE001  # an error here would make the script's own open fail
+        _files.trouble = f"files could not be noted: {type(error).__name__}: {error}"
     finally:
         _files.busy = False
 

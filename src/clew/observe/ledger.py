@@ -81,6 +81,10 @@ class Ledger:
         self.encoded: list[Encoded] = []
         self.counted = 0
         self.looks = 0
+        self.trouble = ""  # what first went wrong in taking notes; said where a note is missing
+
+    def failed(self, error: Exception) -> None:
+        self.trouble = self.trouble or f"what was done to tables could not be noted: {type(error).__name__}: {error}"
 
     def may_look(self) -> bool:
         """A script that calls these functions in a loop is not slowed down for ever."""

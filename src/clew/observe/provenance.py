@@ -108,8 +108,8 @@ def _patch(name: str, module: ModuleType) -> None:
             for kind in {held for held in vars(module).values() if isinstance(held, type)}:
                 for method in ("fit_resample",) if name in RESAMPLERS else ("fit", "transform", "fit_transform"):
                     _replace_method(kind, method, _came, functools.partial(_note_call, method))
-    except Exception:  # noqa: BLE001, S110  # the script comes first: without its notes a run is merely less understood
-        pass
+    except Exception as error:  # noqa: BLE001  # the script comes first: without its notes a run is less understood
+        LEDGER.failed(error)
 
 
 def _replace(module: ModuleType, name: str, before: Before, after: After) -> None:
@@ -157,7 +157,8 @@ def _quietly(note: Callable[..., Any], *args: Any) -> Any:
     """Nothing that goes wrong here may reach the script."""
     try:
         return note(*args)
-    except Exception:  # noqa: BLE001  # see above
+    except Exception as error:  # noqa: BLE001  # see above
+        LEDGER.failed(error)
         return None
 
 

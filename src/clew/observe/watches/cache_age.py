@@ -34,7 +34,7 @@ class CacheAge(Watch):
             held for held in files.opened() if not held.written and held.modified and not files.rewritten(held.path)
         ]
         if not read:
-            return Unclear("no data file was seen to be read")
+            return Unclear(files.trouble() or "no data file was seen to be read")
         reused: Saw | None = None
         named = {os.path.basename(held.path): held for held in reversed(read) if not held.path.endswith(".py")}
         for source, own in users_sources():

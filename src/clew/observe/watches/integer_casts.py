@@ -58,5 +58,5 @@ class IntegerCasts(Watch):
         if self.bytes.broken:
             return Unclear(f"arrays could not be compared: {self.bytes.broken}")
         if not LEDGER.frames:
-            return Unclear("no table was seen to be read")
+            return Unclear(LEDGER.trouble or "no table was seen to be read")
         return Saw("fits", tables=len(LEDGER.frames))

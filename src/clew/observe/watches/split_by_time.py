@@ -46,5 +46,5 @@ class SplitByTime(FedWatch):
             says = f"{found.rows} of {found.of} held-out windows lie between two windows that were trained on"
             return Saw("random_over_time", held_out=found.of, between=found.rows).at(found.place).saying(says)
         if not splits:
-            return Unclear("no split of a table was seen")
+            return Unclear(LEDGER.trouble or "no split of a table was seen")
         return Saw("by_time", splits=len(splits))
