@@ -191,6 +191,46 @@ def test_no_range_where_nothing_falls_and_for_line_searches() -> None:
     assert "line search" in why("lr_range", of(torch.optim.LBFGS(model.parameters()), model))
 
 
+# --- other_rate
+
+
+class Ran(Subject):
+    """A subject that has been trained: `steps` at its own rate, of which the last `stopped` were lost."""
+
+    def __init__(self, optimizer: Any, steps: int = 300, stopped: int = 0) -> None:
+        super().__init__(perceptron(), F.cross_entropy, classes(batches=8), optimizer=optimizer)
+        self.horizon, self.stopped = steps, stopped
+
+    def trained(self) -> nn.Module:
+        model = self.copy().train()
+        optimizer = self.make_optimizer(model)
+        assert optimizer is not None
+        for step in range(self.horizon - self.stopped):
+            batch = self.batches[step % len(self.batches)]
+            optimizer.zero_grad()
+            F.cross_entropy(model(batch.inputs), batch.target).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        return model
+
+
+def test_another_rate_that_comes_further_in_a_tenth_of_the_steps() -> None:
+    torch.set_num_threads(1)
+    low = Ran(partial(torch.optim.Adam, lr=1e-6), steps=600)
+    assert outcome("other_rate", low) == "higher"
+    assert outcome("other_rate", Ran(partial(torch.optim.Adam, lr=1.0))) == "lower"
+    assert outcome("other_rate", Ran(partial(Sgd, lr=0.05))) == "as_far"
+    assert outcome("other_rate", Ran(partial(torch.optim.Adam, lr=3e-3))) == "as_far"
+
+
+def test_a_run_that_its_own_rate_would_have_carried_further() -> None:
+    assert outcome("other_rate", Ran(partial(torch.optim.Adam, lr=3e-3), steps=600, stopped=590)) == "own_does"
+
+
+def test_where_other_rates_cannot_be_held_against_the_run() -> None:
+    assert "late in the run" in why("other_rate", of())
+    assert "too few" in why("other_rate", Ran(Adam, steps=50))
+
+
 def test_the_steepest_fall_of_a_curve_that_is_known() -> None:
     rates = [10 ** (-7 + 8 * at / 99) for at in range(100)]
     # A logistic fall around 1e-2, and a rise from 1 on.

@@ -125,6 +125,26 @@ def test_gradient_by_depth(tmp_path: Path, train: Callable[[], Any], wanted: str
         assert told["where"][0]["parameter"] == told["measured"]["first"]
 
 
+def test_a_line_search_is_looked_at_before_it_has_emptied_the_gradient(tmp_path: Path) -> None:
+    def train() -> nn.Module:
+        layers = [part for _ in range(9) for part in (nn.Linear(24, 24), nn.Sigmoid())]
+        model = nn.Sequential(nn.Linear(1, 24), nn.Sigmoid(), *layers, nn.Linear(24, 1))
+        x = torch.linspace(-1, 1, 100)[:, None]
+        optimizer = torch.optim.LBFGS(model.parameters(), lr=1, line_search_fn="strong_wolfe")
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(x), torch.sinc(4 * x))
+            loss.backward()  # type: ignore[no-untyped-call]
+            return loss
+
+        for _ in range(5):
+            optimizer.step(closure)  # type: ignore[no-untyped-call]
+        return model
+
+    assert answer(tmp_path, GradientByDepth, train)["outcome"] == "vanishing"
+
+
 def test_gradient_norms_are_recorded_and_right(tmp_path: Path) -> None:
     with watching(tmp_path, [GradientByDepth]) as recorder:
         model = Layers(torch.relu)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import loops_rl as loops
 import numpy as np
 import pytest
@@ -284,6 +285,44 @@ def test_a_reward_that_a_wrapper_turns_round(make: Callable[[int, Any], Any], tu
     assert paid.turned == turned
     paid.note(object(), np.zeros(4), np.zeros(4))
     assert not paid.turned
+
+
+class Scaled(gymnasium.RewardWrapper):  # type: ignore[type-arg]
+    def __init__(self, env: Any, by: float) -> None:
+        super().__init__(env)
+        self.by = by
+
+    def reward(self, reward: Any) -> float:
+        return self.by * float(reward)
+
+
+class Own(gymnasium.Env):  # type: ignore[type-arg]
+    """What one's own environment pays may be a cost."""
+
+
+@pytest.mark.parametrize(
+    ("make", "turned"),
+    [
+        (
+            lambda: gymnasium.wrappers.TransformReward(gymnasium.make("CartPole-v1"), lambda reward: -float(reward)),
+            True,
+        ),
+        (lambda: Scaled(gymnasium.make("CartPole-v1"), -0.1), True),
+        (lambda: Scaled(gymnasium.make("CartPole-v1"), 0.1), False),
+        (lambda: gymnasium.make("CartPole-v1"), False),
+        (lambda: Scaled(Own(), -1.0), False),
+    ],
+    ids=["a function", "a wrapper", "scaled", "as it is", "an environment of one's own"],
+)
+def test_a_reward_of_a_library_that_a_line_of_the_script_turns_round(make: Callable[[], Any], turned: bool) -> None:
+    env, paid = make(), Paid()
+    by = env.func(1.0) if hasattr(env, "func") else getattr(env, "by", 1.0)
+    for step in range(300):
+        inner = np.array([float(step % 3)])
+        paid.note(env, inner, by * inner)
+    assert paid.negated == turned
+    paid.note(env, np.array([1.0]), np.array([1.0]))
+    assert not paid.negated
 
 
 def test_a_target_that_is_never_refreshed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

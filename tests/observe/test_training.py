@@ -108,11 +108,18 @@ def test_sound_loops_raise_no_alarm(tmp_path: Path, loop: Loop) -> None:
     assert alarms(answers(tmp_path, loop, *WATCHES)) == {}
 
 
+def clipped_under_adam(limit: float) -> Any:
+    steps = "zero forward backward clip step"
+    return in_order(steps, optimizer=lambda model: torch.optim.Adam(model.parameters()), epochs=15, limit=limit)
+
+
 QUIET: list[tuple[str, str, Loop]] = [
     ("accumulation_scaling", "scaled_or_none", partial(accumulated, divide=False, by_hand=True)),
     ("accumulation_scaling", "scaled_or_none", partial(accumulated, divide=False, reduction="sum")),
     ("clip_activity", "sometimes", partial(in_order, "zero forward backward clip step", epochs=6, limit=0.7)),
     ("clip_activity", "never", partial(in_order, "zero forward backward clip step", limit=float("inf"))),
+    ("clip_activity", "unclear", partial(clipped_under_adam, 0.02)),  # which evens it out
+    ("clip_activity", "always", partial(clipped_under_adam, 1e-6)),
     ("clip_position", "right", partial(in_order, "zero forward backward step clip", limit=float("inf"))),
     ("clip_position", "right", partial(amp, fused=True)),
     ("half_precision", "fine", partial(faults.small_gradients_in_half, scaled=True)),

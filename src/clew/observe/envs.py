@@ -493,7 +493,9 @@ def _tell(experience: Experience, strange: list[int], name: str, env: Any, args:
                 inner = told_by(_inside.paid) if _inside.paid is not None else None
                 _inside.paid = None
                 if inner is not None:
-                    experience.paid.note(env, inner.rewards, told.rewards)
+                    # Of several environments side by side the first one is the first to return.
+                    given = told.rewards[:1] if inner.rewards.size == 1 else told.rewards
+                    experience.paid.note(env, inner.rewards, given)
                 experience.stepped(env, args[0] if args else next(iter(kwargs.values()), None), told)
     except Exception:  # noqa: BLE001  # the script comes first: what cannot be read is not followed
         strange[0] += 1

@@ -1,17 +1,24 @@
 """What wrappers around an environment make of its reward: whether a constant reward arrives with another sign, moved by
-something that changes slowly and has nothing to do with the state, as the mean of a normaliser does."""
+something that changes slowly and has nothing to do with the state, as the mean of a normaliser does; and whether every
+reward of an environment that comes with a library arrives with its sign turned round."""
 
 from __future__ import annotations
 
+import sys
+from types import CodeType
 from typing import Any
 
 import numpy as np
+
+from clew.observe.places import is_users, users_code
 
 STEPS = 200
 OPPOSITE = 0.8
 STEADY, HARDLY = 0.95, 0.05
 """In so many steps the reward that arrives lies so near to the one before, as a share of it."""
 MOVES = 0.02
+ALIKE = 0.01
+"""How far factors of one sign change may lie apart, as a share of the factor."""
 
 
 class Paid:
@@ -24,9 +31,15 @@ class Paid:
         self.last: float | None = None
         self.low, self.high = np.inf, -np.inf
         self.wrapper: type | None = None
+        self.paying = 0
+        self.factors = [np.inf, -np.inf]
+        self.by: CodeType | None = None
 
     def note(self, env: Any, inner: np.ndarray[Any, Any], given: np.ndarray[Any, Any]) -> None:
-        if self.varied or inner.shape != given.shape or not inner.size:
+        if inner.shape != given.shape or not inner.size:
+            return
+        self._held_against(env, inner, given)
+        if self.varied:
             return
         reward = float(inner.flat[0])
         if bool((inner != reward).any()) or (self.reward is not None and reward != self.reward) or not reward:
@@ -42,6 +55,22 @@ class Paid:
         self.low, self.high = min(self.low, arrived), max(self.high, arrived)
         self.last = arrived
 
+    def _held_against(self, env: Any, inner: np.ndarray[Any, Any], given: np.ndarray[Any, Any]) -> None:
+        pays = inner != 0
+        if not bool(pays.any()):
+            return
+        factors = given[pays] / inner[pays]
+        self.factors = [min(self.factors[0], float(factors.min())), max(self.factors[1], float(factors.max()))]
+        if not self.paying:
+            self.by = _made_by(env) if _of_a_library(env) else None
+        self.paying += 1
+
+    @property
+    def negated(self) -> bool:
+        """Whether every reward of a library's environment arrives times one negative number, by a line of the user."""
+        low, high = self.factors
+        return self.by is not None and self.paying >= STEPS and high < 0 and high - low <= ALIKE * abs(low)
+
     @property
     def turned(self) -> bool:
         """Whether a reward that is always the same arrives with the other sign, and not by a constant factor."""
@@ -49,3 +78,35 @@ class Paid:
             return False
         moves = self.high - self.low > MOVES * abs(self.last)
         return moves and self.opposite > OPPOSITE * self.steps and self.steady > STEADY * self.steps
+
+
+def _innermost(env: Any) -> Any:
+    several = getattr(env, "envs", None)
+    env = several[0] if isinstance(several, list | tuple) and several else env
+    return getattr(env, "unwrapped", env)
+
+
+def _of_a_library(env: Any) -> bool:
+    """What an environment of one's own pays may be a cost; that of a library is a reward."""
+    file = getattr(sys.modules.get(type(_innermost(env)).__module__), "__file__", None)
+    return file is not None and not is_users(file)
+
+
+def _made_by(env: Any) -> CodeType | None:
+    """The user's function that makes the reward on its way out: a method of a wrapper, or what a wrapper was given."""
+    several = getattr(env, "envs", None)
+    held = several[0] if isinstance(several, list | tuple) and several else env
+    for _ in range(20):
+        for name in ("reward", "step"):
+            code = users_code(getattr(type(held), name, None))
+            if code is not None:
+                return code
+        given = next((vars(held)[name] for name in ("func", "f") if name in getattr(held, "__dict__", {})), None)
+        code = users_code(given)
+        if code is not None:
+            return code
+        inner = getattr(held, "__dict__", {}).get("env")
+        if inner is None:
+            return None
+        held = inner
+    return None

@@ -4,8 +4,9 @@ Why it matters: a limit that always binds sets the length of every step, so it h
 size of the raw gradient is hidden.
 Cannot tell: harm from habit: language models clip on most early steps and are well, and Adam hardly notices a constant
 factor.
-Silent when: the limit is infinite (the call is used to measure), single values are clipped instead of the norm, or the
-run is too short to tell a limit that always binds from a start with large gradients.
+Silent when: the limit is infinite (the call is used to measure), single values are clipped instead of the norm, the
+run is too short to tell a limit that always binds from a start with large gradients, or Adam and its like even out a
+limit that is not far below the gradients.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from clew.observe.watch import Answer, Clip, OptimizerEvent, Watch
+from clew.observe.watches._training_updates import adaptive
+from clew.observe.watches._training_values import median
 from clew.records.clue import Reading, Unclear
 from clew.records.place import Place
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 FEWEST = 5
 SETTLED = 50
 """Calls after which a limit that has always bound can no longer be put down to the start of training."""
+FAR = 30.0
+"""A limit that is so many times below the gradients is no habit, whatever the optimiser makes of it."""
 
 
 class ClipActivity(Watch):
@@ -33,6 +38,8 @@ class ClipActivity(Watch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.calls = self.read_calls = self.bound = self.by_value = self.steps = 0
+        self.factors: list[float] = []
+        self.evened = False
         self.place: Place | None = None
 
     def clip(self, event: Clip) -> None:
@@ -47,13 +54,15 @@ class ClipActivity(Watch):
         size = float(norm)
         self.read_calls += 1
         self.bound += size > float(event.limit)
+        if float(event.limit) > 0 and math.isfinite(size):
+            self.factors = [*self.factors, size / float(event.limit)][-400:]
         self.place = event.place
         if event.sampled and math.isfinite(size):
             self.recorder.record("norm_before_clipping", size)
 
     def after_step(self, event: OptimizerEvent) -> None:
-        del event
         self.steps += 1
+        self.evened = self.evened or adaptive(event.optimizer)
 
     def read(self) -> Answer:
         if not self.steps:
@@ -66,5 +75,7 @@ class ClipActivity(Watch):
             return Unclear(f"only {self.read_calls} clipping calls were looked at")
         if self.bound >= 0.9 * self.read_calls and self.calls < SETTLED:
             return Unclear(f"the limit bound in nearly all of the first {self.calls} calls, as it may at the start")
+        if self.evened and self.bound >= 0.9 * self.read_calls and median(self.factors) < FAR:
+            return Unclear("the limit binds nearly always, by a factor that this optimiser evens out again")
         reading = Reading(share_of_steps_clipped=self.bound / self.read_calls, clips=self.calls)
         return reading.at(self.place) if self.place is not None else reading

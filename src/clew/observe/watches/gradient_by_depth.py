@@ -17,6 +17,8 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from clew.observe.watch import Answer, Backward, ModuleCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._network_graph import LAYERS, TABLES, layer_name, median, norms
 from clew.observe.watches._training_values import held_by
@@ -24,13 +26,13 @@ from clew.records.clue import Reading, Unclear
 from clew.records.place import Place
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
 KEPT = 100
 ENOUGH = 2
-WITHOUT_OPTIMIZER = 20
-"""How many backward passes are read in a run that has no optimiser, where no step ends the dense sampling."""
+WITHOUT_OPTIMIZER, SEARCHING = 20, 2
+"""How many backward passes are read in a run that has no optimiser, where no step ends the dense sampling; and of
+LBFGS, which asks for many within one step and soon brings the gradient of the last layers to nothing."""
 
 
 class GradientByDepth(Watch):
@@ -41,7 +43,7 @@ class GradientByDepth(Watch):
         self.order: dict[int, dict[str, weakref.ref[torch.Tensor]]] = {}
         self.tables: set[int] = set()
         self.decades: dict[tuple[int, str, str], deque[float | None]] = {}
-        self.late = False
+        self.late = self.searches = False
         self.free_passes = 0
 
     def module(self, event: ModuleCall) -> None:
@@ -57,7 +59,8 @@ class GradientByDepth(Watch):
 
     @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
-        if event.sampled:
+        self.searches = isinstance(event.optimizer, torch.optim.LBFGS)
+        if event.sampled and not self.searches:
             held = list(held_by(event.optimizer))
             # A closure (LBFGS) makes the gradients only inside the step: look after it instead.
             self.late = all(parameter.grad is None for parameter in held)
@@ -72,7 +75,8 @@ class GradientByDepth(Watch):
 
     @when_sampled
     def after_backward(self, event: Backward) -> None:
-        if event.sampled and not self.recorder.optimizers and self.free_passes < WITHOUT_OPTIMIZER:
+        most = SEARCHING if self.searches else 0 if self.recorder.optimizers else WITHOUT_OPTIMIZER
+        if event.sampled and self.free_passes < most:
             self.free_passes += 1
             self._measure([p for _, module in self.recorder.live_models() for p in module.parameters()])
 

@@ -1,7 +1,8 @@
 """Does the reward of the environment reach the value targets with its sign and size?
 
 Where targets are rewards and later values to rounding, the factor on the reward is what the script did to it between
-the environment and the loss.
+the environment and the loss. Where a wrapper of the script's own turns round every reward of an environment that comes
+with a library, no target needs to be taken apart.
 
 Why it matters: with the sign turned an agent learns to do as badly as it can, and every curve looks as usual.
 Cannot tell: a reward that the environment itself computes the wrong way round; a cost that was turned on purpose.
@@ -11,10 +12,12 @@ rewards.
 
 from __future__ import annotations
 
+from clew.observe.places import shown
 from clew.observe.watch import Answer
 from clew.observe.watches import _rl_recursion as recursion
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
+from clew.records.place import Place
 
 LARGE = 50.0
 FAR = 100.0
@@ -27,6 +30,13 @@ class RewardInTargets(Studied):
         why = self.unseen()
         if why:
             return Unclear(why)
+        paid = self.study.experience.paid
+        if paid.negated and paid.by is not None:
+            says = (
+                f"the environment's reward reaches the agent times {paid.factors[0]:.3g}: what it pays for is charged"
+            )
+            place = Place(shown(paid.by.co_filename), paid.by.co_firstlineno, symbol=paid.by.co_qualname)
+            return Saw("negated", factor=paid.factors[0], steps=paid.paying).saying(says).at(place)
         found = recursion.factor(self.study)
         if found is None:
             return Unclear("rewards could not be told apart from the rest of the value targets")

@@ -1,0 +1,105 @@
+"""Would another learning rate have come further in a tenth of the steps?
+
+Trains copies from the captured start at ten, a hundred and a thousand times the user's rate, and at a tenth and a
+hundredth of it, for at most a tenth of the steps that the run made, on half of the kept batches. What each has reached
+is measured on the other half, and held against what the whole run had reached there. The user's own rate is tried for
+as many steps too: where it does as well in so few, it is not the rate that held the run back.
+
+Why it matters: a rate that is ten times off is mended by one number, and no look at the start of training alone tells a
+slow run from one that is merely young.
+Cannot tell: a rate that is a little off; why the useful rates lie where they do.
+Silent when: the run was as far as any other rate comes in a tenth of its steps. Unclear for runs too short to take a
+tenth of, without two different batches, without weights from late in the run, and for LBFGS, which chooses its steps.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from clew.exams.batches import Batch
+from clew.exams.checks._training_quiet import mean_loss
+from clew.exams.checks._training_runs import main_rate, own_optimizer, set_rate, train
+from clew.exams.exam import exam
+from clew.exams.lab import Lab
+from clew.records.clue import Answer, Saw, Unclear
+
+FEWEST, MOST = 10, 60
+SHARE = 0.1
+BATCHES = 8
+HIGHER, LOWER = (100.0, 10.0, 1000.0), (0.1, 0.01)
+LARGEST = 1.0
+FURTHER, BELOW = 3.0, 0.5
+"""Further is a fall of the loss that is so many times that of the run, or a loss of less than half of the run's."""
+FALL = 0.05
+
+
+@exam("other_rate", needs=("loss", "optimizer"), seconds=4.0, steps=4 * MOST)
+def examine(lab: Lab) -> Answer:
+    optimizer = own_optimizer(lab, lab.fresh())
+    if optimizer is None:
+        return Unclear("the user's optimiser could not be made again over a copy of the model")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        return Unclear("LBFGS takes its steps by a line search, whatever the rate")
+    if lab.subject.trained() is None:
+        return Unclear("weights from late in the run were not kept")
+    steps = min(MOST, int(SHARE * lab.subject.horizon))
+    if steps < FEWEST:
+        return Unclear(f"the run made {lab.subject.horizon} steps: too few to take a tenth of")
+    batches = lab.distinct[: 2 * BATCHES]
+    if len(batches) < 2:
+        return Unclear("only one batch was kept, so that nothing is left to look at what another one taught")
+    taught, shown = batches[::2], batches[1::2]
+    first, last = (mean_loss(lab, model, shown) for model in (lab.fresh(), lab.late()))
+    if not math.isfinite(first) or not math.isfinite(last):
+        return Unclear("the loss is not finite at the start or at the end")
+    rate = main_rate(optimizer)
+    figures = {"rate": rate, "steps": steps, "loss_at_first": first, "loss_of_the_run": last}
+    further = _Further(first, last)
+    own = _reached(lab, taught, shown, rate, steps)
+    if further(own):
+        return Saw("own_does", loss_of_own_rate=own, **figures).saying(
+            f"At the user's rate a copy is at {own:.3g} after {steps} steps, where the run ended at {last:.3g}: "
+            "something other than the rate has held the run back."
+        )
+    for outcome, factors in (("higher", HIGHER), ("lower", LOWER)):
+        tried = [factor for factor in factors if factor * rate <= LARGEST]
+        for factor in tried:
+            best = _reached(lab, taught, shown, factor * rate, steps)
+            if not further(best):
+                continue
+            figures |= {"other_rate": factor * rate, "loss_of_other_rate": best, "loss_of_own_rate": own}
+            return Saw(outcome, **figures).saying(
+                f"At a rate of {factor * rate:.2g} a copy is at {best:.3g} after {steps} steps, on batches that it was "
+                f"not trained on; at {rate:.2g} the run was at {last:.3g} after {lab.subject.horizon}."
+            )
+    return Saw("as_far", **figures).saying(
+        f"No rate from a hundredth to a thousand times the user's comes further in {steps} steps than the run did."
+    )
+
+
+class _Further:
+    """Whether a loss shows that the run, from `first` to `last`, could have come far further."""
+
+    def __init__(self, first: float, last: float) -> None:
+        self.first, self.last = first, last
+
+    def __call__(self, loss: float) -> bool:
+        if not loss < self.first - FALL * abs(self.first):
+            return False
+        if self.last > 0 and loss < BELOW * self.last:
+            return True
+        return self.first - loss > FURTHER * max(self.first - self.last, 0.0) and loss < self.last
+
+
+def _reached(lab: Lab, taught: list[Batch], shown: list[Batch], rate: float, steps: int) -> float:
+    """The loss on batches that a copy did not see, after so many steps at this rate; infinite where it is lost."""
+    model = lab.fresh()
+    optimizer = own_optimizer(lab, model)
+    assert optimizer is not None
+    set_rate(optimizer, rate)
+    with lab.seeded():
+        losses = train(lab, model, taught, steps, optimizer)
+    reached = mean_loss(lab, model, shown) if math.isfinite(losses[-1]) else math.inf
+    return reached if math.isfinite(reached) else math.inf
