@@ -287,7 +287,7 @@ def test_a_reward_that_a_wrapper_turns_round(make: Callable[[int, Any], Any], tu
     assert not paid.turned
 
 
-class Scaled(gymnasium.RewardWrapper):  # type: ignore[type-arg]
+class Scaled(gymnasium.RewardWrapper):
     def __init__(self, env: Any, by: float) -> None:
         super().__init__(env)
         self.by = by
@@ -296,7 +296,7 @@ class Scaled(gymnasium.RewardWrapper):  # type: ignore[type-arg]
         return self.by * float(reward)
 
 
-class Own(gymnasium.Env):  # type: ignore[type-arg]
+class Own(gymnasium.Env):
     """What one's own environment pays may be a cost."""
 
 
