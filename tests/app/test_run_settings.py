@@ -44,6 +44,18 @@ def test_a_learning_rate_is_traced_to_the_configuration(tmp_path: Path) -> None:
     assert (first["file"], first["line"]) == ("config.toml", 6)
 
 
+def test_settings_that_are_executed_are_settings_too(tmp_path: Path) -> None:
+    script(tmp_path, "rows = 256\nlearning_rate = 40.0\n", "config_small.py")
+    script(tmp_path, "exec(open('config_small.py').read())\n", "configurator.py")
+    read = "learning_rate = 1e-2\nwith open('configurator.py') as file:\n    exec(file.read())\n"
+    own = SCRIPT.replace('with open("config.toml", "rb") as file:\n    config = tomllib.load(file)\n', read)
+    script(tmp_path, own.replace('config["optimiser"]["learning_rate"]', "learning_rate"))
+    clew_run(tmp_path, "--json", "out.json", "train.py")
+    causes = {cause["id"]: cause for cause in json.loads((tmp_path / "out.json").read_text())["causes"]}
+    first = causes["hp.lr_too_high"]["where"][0]
+    assert (first["file"], first["line"]) == ("config_small.py", 2)
+
+
 FROZEN = """
 import torch
 torch.manual_seed(0)

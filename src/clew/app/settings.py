@@ -54,7 +54,8 @@ WORDS = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 NUMBERS = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
 AHEAD = "data.leak_temporal"
 TABLES = (".csv", ".tsv", ".parquet", ".feather", ".npy", ".npz", ".jsonl", ".xlsx")
-CONFIGURATIONS = (".toml", ".yaml", ".yml", ".json", ".ini", ".cfg")
+CONFIGURATIONS = (".toml", ".yaml", ".yml", ".json", ".ini", ".cfg", ".py")
+"""Source that is opened, and not imported, is read for its settings."""
 
 
 def settings_places(
@@ -68,9 +69,15 @@ def settings_places(
             values.setdefault(row["name"], {})[float(row["value"])] = None
         elif row["where"]:
             seen.setdefault(row["name"], []).append(Place.from_json(row["where"]))
-    files = [*(path for path in opened if path.endswith(CONFIGURATIONS) and not _of_a_library(path)), *sources]
-    texts = {path: lines for path in files if (lines := _lines(path))}
-    found = {name: _written(name, list(held), texts) for name, held in values.items() if name in NAMED}
+    settings = {path: None for path in opened if path.endswith(CONFIGURATIONS) and not _of_a_library(path)}
+    texts = {path: lines for path in [*settings, *sources] if (lines := _lines(path))}
+    written = {path: lines for path, lines in texts.items() if path in settings}
+    read = {path: lines for path, lines in texts.items() if path not in settings}
+    found = {
+        name: _written(name, list(held), written) or _written(name, list(held), read)
+        for name, held in values.items()
+        if name in NAMED
+    }
     by_cause = {cause: found.get(name, ()) for cause, name in OF_CAUSES.items()}
     by_cause |= {cause: _spelled(pattern, sources, texts) for cause, pattern in SPELLED.items()}
     if "rate_moved" in seen:
@@ -84,7 +91,6 @@ def settings_places(
 
     reader = Reader(seen, {path: texts[path] for path in sources if path in texts})
     by_cause |= reader.by_cause()
-    written = {path: lines for path, lines in texts.items() if path.endswith(CONFIGURATIONS)}
     more = Finder(seen, reader.project, reader.texts, written).by_cause(met or {})
     by_cause |= {cause: tuple(dict.fromkeys((*places, *by_cause.get(cause, ())))) for cause, places in more.items()}
     if not any(_splits(place, reader.texts) for place in (met or {}).get(AHEAD, ())):
@@ -160,12 +166,8 @@ def _place(path: str, line: int) -> Place:
 
 
 def _written(name: str, values: list[float], texts: dict[str, list[str]]) -> tuple[Place, ...]:
-    found: list[Place] = []
-    for path, lines in texts.items():
-        if found and str(found[0].file).endswith(CONFIGURATIONS) and not path.endswith(CONFIGURATIONS):
-            break
-        found += [_place(path, number) for number, line in enumerate(lines, 1) if says(line, name, values)]
-    return tuple(found[:MOST])
+    lines = ((path, number, line) for path, text in texts.items() for number, line in enumerate(text, 1))
+    return tuple(_place(path, number) for path, number, line in lines if says(line, name, values))[:MOST]
 
 
 def says(line: str, name: str, values: list[float]) -> bool:

@@ -33,6 +33,14 @@ ENDINGS = LINES.union(
 )
 
 
+SOURCE = ".py"
+READ_AS_TEXT = ("pathlib", "runpy", "codecs")
+"""Through these a script reads another one as its settings; an import, a traceback or a compiler reads it as source."""
+
+EXECUTED = "<string>"
+"""The file of text that was handed to exec."""
+
+
 class Opened(NamedTuple):
     path: str
     written: bool  # whether the first open was for writing
@@ -135,7 +143,9 @@ def _audit(event: str, args: tuple[Any, ...], by: str = "") -> None:
 
 def _note(path: str, mode: Any, flags: Any, by: str) -> None:
     ending = os.path.splitext(path)[1].lower()
-    if ending not in ENDINGS or os.getpid() != _files.process:
+    if (ending not in ENDINGS and ending != SOURCE) or os.getpid() != _files.process:
+        return
+    if ending == SOURCE and not _read_as_text():
         return
     path = os.path.abspath(path)
     writes = any(sign in mode for sign in "wax+") if isinstance(mode, str) else _for_writing(flags)
@@ -159,6 +169,17 @@ def _note(path: str, mode: Any, flags: Any, by: str) -> None:
         size, modified = 0, 0.0
     _files.kinds[ending] += 1
     _files.opened[path] = Opened(path, writes, size, modified, place, by or _library())
+
+
+def _read_as_text() -> bool:
+    """Whether a line of the user's opened the file itself."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in ("clew", *READ_AS_TEXT) and frame.f_code.co_filename != EXECUTED:
+            return False
+        frame = frame.f_back
+    return frame is not None
 
 
 def _library() -> str:
