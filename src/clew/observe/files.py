@@ -145,10 +145,10 @@ def _note(path: str, mode: Any, flags: Any, by: str) -> None:
     ending = os.path.splitext(path)[1].lower()
     if (ending not in ENDINGS and ending != SOURCE) or os.getpid() != _files.process:
         return
-    if ending == SOURCE and not _read_as_text():
-        return
     path = os.path.abspath(path)
     writes = any(sign in mode for sign in "wax+") if isinstance(mode, str) else _for_writing(flags)
+    if ending == SOURCE and (writes or not _read_as_text()):
+        return
     if path in _files.opened:
         if writes:
             _files.rewritten.add(path)
@@ -175,8 +175,8 @@ def _read_as_text() -> bool:
     """Whether a line of the user's opened the file itself."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        if package not in ("clew", *READ_AS_TEXT) and frame.f_code.co_filename != EXECUTED:
+        name = frame.f_globals.get("__name__", "")
+        if name not in (__name__, *READ_AS_TEXT) and frame.f_code.co_filename != EXECUTED:
             return False
         frame = frame.f_back
     return frame is not None
