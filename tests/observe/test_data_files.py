@@ -151,21 +151,26 @@ def test_sources_that_make_no_cache(source: str) -> None:
     assert makes(source, "features.npy") == 0
 
 
-def test_files_are_noted_however_they_are_opened(tmp_path: Path) -> None:
+def test_files_are_noted_however_they_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved(tmp_path / "a.npy")
     tensor(tmp_path / "b.pt")
     (tmp_path / "c.json").write_text("{}")
-    (tmp_path / "d.py").write_text("pass")
+    (tmp_path / "d.py").write_text("rate = 1")
+    (tmp_path / "imported_alone.py").write_text("pass")
+    (tmp_path / "f.lock").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
     files.forget()
     np.load(tmp_path / "a.npy")
     torch.load(tmp_path / "b.pt")
     with open(tmp_path / "c.json") as file:
         json.load(file)
-    (tmp_path / "d.py").read_text()
+    exec((tmp_path / "d.py").read_text())
+    importlib.import_module("imported_alone")
+    (tmp_path / "f.lock").read_text()
     (tmp_path / "e.csv").write_text("x")
     found = {os.path.basename(held.path): held for held in files.opened()}
-    assert list(found) == ["a.npy", "b.pt", "c.json", "e.csv"]
-    assert [held.written for held in found.values()] == [False, False, False, True]
+    assert list(found) == ["a.npy", "b.pt", "c.json", "d.py", "e.csv"]
+    assert [held.written for held in found.values()] == [False, False, False, False, True]
     assert found["a.npy"].size == (tmp_path / "a.npy").stat().st_size
     assert found["e.csv"].modified == 0
     assert all(held.place is not None and held.place.file is not None for held in found.values())
