@@ -103,6 +103,31 @@ def test_functions_that_are_told_of_eval_mode_in_training(tmp_path: Path, outcom
     assert told(tmp_path, ModeInTraining, loop)["outcome"] == outcome
 
 
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize(("back", "outcome"), [(True, "train"), (False, "eval")])
+def test_evaluations_with_gradients_between_full_batches(tmp_path: Path, kept: bool, back: bool, outcome: str) -> None:
+    """No loader says when evaluation ends: what a backward trains on is what its graph holds."""
+    x, y = torch.randn(40, 6), torch.randint(3, (40,))
+
+    def loop() -> None:
+        model = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Dropout(0.2), torch.nn.Linear(16, 3))
+        optimizer = torch.optim.Adam(model.parameters())
+        held: list[torch.Tensor] = []
+        for _ in range(300):
+            if back:
+                model.train()
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            model.eval()
+            scores = model(x)
+            held = [scores] if kept else held
+            (scores.argmax(1) == y).float().mean().item()
+            del scores
+
+    assert told(tmp_path, ModeInTraining, loop)["outcome"] == outcome
+
+
 def test_functions_are_themselves_again_afterwards(tmp_path: Path) -> None:
     before = torch.nn.functional.dropout
     told(tmp_path, ModeInValidation, lambda: loops.with_validation(loops.Dropped("mode")))

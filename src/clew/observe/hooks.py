@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from clew.observe import alive
 from clew.observe.fields import fields_of
 from clew.observe.patches import Patches
 from clew.observe.places import users_place
@@ -238,7 +239,8 @@ class Hooks:
             recorder.tell("module", ModuleCall(module, name, model, inputs, output, recorder.step, not grad))
         if not stack:
             place = users_place()
-            recorder.forward_called(model, module.training, grad, place)
+            graph = alive.mark(tensors_in(output, self.torch)) if grad else None
+            recorder.forward_called(model, module.training, grad, place, graph)
             call = Forward(module, model, inputs, output, module.training, grad, recorder.step, not grad, place)
             recorder.tell("forward", call)
             if self.looks > 0:

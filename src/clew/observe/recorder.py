@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from clew.observe import alive
 from clew.observe.losses import Losses
 from clew.observe.origins import Origins
 from clew.observe.picked import Picked
@@ -78,7 +79,7 @@ class Recorder:
         self.loader: int | None = None  # whose batch came last
         self.trains_on: int | None = None  # the first loader whose batch a backward followed
         self._passes: dict[int, tuple[int, int]] = {}
-        self._pending: list[Judged] = []
+        self._pending: list[tuple[Judged, alive.Held]] = []
         self.started = self._last_checkpoint = self._step_end = self._sample_end = time.monotonic()
         self._sample_step = 0
         self._gap = SPARSE
@@ -208,18 +209,25 @@ class Recorder:
 
     # --- the clock of the run
 
-    def forward_called(self, model: int, training: bool, grad: bool, place: Place | None) -> None:
-        self._pending.append(Judged(model, training, grad, False, self.loader, self.step, place))
+    def forward_called(
+        self, model: int, training: bool, grad: bool, place: Place | None, graph: alive.Held = None
+    ) -> None:
+        self._pending.append((Judged(model, training, grad, False, self.loader, self.step, place), graph))
         if len(self._pending) > 256:
             self.settle(False)
 
-    def settle(self, backward: bool) -> None:
-        """Decide what the forward calls since the last decision were."""
+    def settle(self, backward: bool, loss: Any = None) -> None:
+        """Decide what the forward calls since the last decision were. `loss` is what the backward begins at."""
         if backward and self.trains_on is None and self.loader is not None:
             self._training_begins(self.loader)
         pending, self._pending = self._pending, []
-        for held in pending:
-            self.tell("judged", held._replace(backward=backward and held.grad))
+        # A graph that nobody holds any more is no part of this backward.
+        could_be = [held.grad and (graph is None or graph() is not None) for held, graph in pending]
+        doubt = any(could and not held.training for (held, _), could in zip(pending, could_be, strict=True))
+        tokens = alive.reached(loss) if backward and loss is not None and doubt else None
+        for (held, graph), could in zip(pending, could_be, strict=True):
+            part = tokens is None or graph is None or graph() in tokens
+            self.tell("judged", held._replace(backward=backward and could and part))
 
     def pass_began(self, loader: int, epoch: int) -> None:
         """A loader starts from the beginning. Until one is known to train, the first one counts the epochs."""

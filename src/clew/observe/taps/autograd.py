@@ -58,7 +58,7 @@ def _before_backward(hooks: Hooks, tensors: Any) -> Backward | None:
             return None
         recorder = hooks.recorder
         event = Backward(loss, recorder.step, recorder.sampled, users_place(3))
-        recorder.settle(True)
+        recorder.settle(True, loss)
         recorder.tell("before_backward", event, event.sampled)
         return event
     except Exception as error:  # noqa: BLE001  # as in harmless
