@@ -399,6 +399,43 @@ class Branches(nn.Module):
         return (self.head(h), h) if self.kind == "two outputs" else self.head(h)
 
 
+class Forgotten(nn.Module):
+    """Nothing in it ever calls the second branch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 8)
+        self.second = nn.Linear(6, 8)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.first(x)))  # type: ignore[no-any-return]
+
+
+class Block(nn.Module):
+    """Hands on two things, as a layer of a graph network that moves points does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.points, self.nodes = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+        return x + torch.tanh(self.points(x + h)), torch.tanh(self.nodes(x + h))
+
+
+class LastNodesForNobody(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = x
+        for block in self.blocks:
+            x, h = block(x, h)
+        return self.head(x)  # type: ignore[no-any-return]
+
+
 class Encoder(nn.Module):
     """Keeps the layer that it only gave away to be copied, as many tutorials do."""
 
@@ -547,13 +584,15 @@ def test_no_backward_no_reach(tmp_path: Any) -> None:
     assert "unclear" in answer(tmp_path, LossReachesParameters, lambda: mlp()(torch.randn(2, 6)))
 
 
-UNUSED = {"not called": branches("not called"), "forgotten": branches("scale forgotten")}
+UNUSED = {"not called": loop(plain, model=Forgotten), "forgotten": branches("scale forgotten")}
 USED = {
     "plain": loop(plain),
     "cut": branches("cut"),
     "two outputs": loop(lambda m, x, y: F.cross_entropy(m(x)[0], y), model=lambda: Branches("two outputs")),
     "pooler": loop(lambda m, x, y: F.cross_entropy(m(x)["logits"], y), model=Pooled),
     "prototype": loop(plain, model=Encoder),
+    "another setting": loop(plain, model=lambda: Branches("not called")),
+    "by-product": loop(plain, model=LastNodesForNobody),
     "tokens": tokens(next_token),
     "target network": target_network,
     "frozen": frozen_backbone,
@@ -579,4 +618,4 @@ def test_parameters_in_use_are_left_alone(tmp_path: Any, train: Train) -> None:
 
 def test_too_few_steps_are_unclear(tmp_path: Any) -> None:
     assert "unclear" in answer(tmp_path, UnusedParameters, lambda: None)
-    assert "unclear" in answer(tmp_path, UnusedParameters, loop(plain, model=lambda: Branches("not called"), steps=2))
+    assert "unclear" in answer(tmp_path, UnusedParameters, loop(plain, model=Forgotten, steps=2))

@@ -178,7 +178,8 @@ def _run(script: Script, folder: str, place: str, path: str, budget: int) -> dic
     os.makedirs(home, exist_ok=True)
     said = f"{path}.answer"
     search = [os.path.join(place, part) for part in script.path]
-    search += [part for part in (os.environ.get("PYTHONPATH"),) if part]
+    own = dict(script.environment).get("PYTHONPATH")
+    search += [part for part in (own, os.environ.get("PYTHONPATH")) if part]
     env = {**environment(), **dict(script.environment), "MPLBACKEND": "Agg", "CLEW_HOME": os.path.join(home, "home")}
     env |= {"PYTHONPATH": os.pathsep.join(search)} if search else {}
     at = os.path.join(place, script.folder)

@@ -7,8 +7,9 @@ called, or was called and nothing read what it gave out.
 Why it matters: the part that was meant to do the work is missing from the computation, and the rest makes up for it.
 Cannot tell: parts kept on purpose; an expert or branch that no batch has chosen so far.
 Silent when: the module was called and its result went on without its graph (loss_reaches_parameters tells that), the
-parameters are frozen or in no optimiser, an output depends on them though the loss does not (a pooler), or a
-transformer layer served only as the pattern for a stack of copies.
+parameters are frozen or in no optimiser, an output depends on them though the loss does not (a pooler), a transformer
+layer served only as the pattern for a stack of copies, the part is only called under a condition (another setting of
+the same class), or it makes what only the last of several alike blocks gives out for nobody.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 from clew.observe.watch import Answer, Backward, Forward, ModuleCall, OptimizerEvent, Saw, when_sampled
 from clew.observe.watches._loss_graph import parameters_under
 from clew.observe.watches._network_handed import HandedOn
+from clew.observe.watches._network_spare import by_product, for_another_setting
 from clew.observe.watches._reach import Leaves, Reach, is_prototype, where_made
 from clew.observe.watches._where import use_place
 from clew.records.clue import Unclear
@@ -97,10 +99,16 @@ class UnusedParameters(Reach):
         cut = {name for name in dropped if mixed or not self.handed.dropped(number, self._owner(name))}
         found = [name for name, _ in left if not self._taken_part(module, name, cut)]
         found = [name for name in found if not is_prototype(module, name)]
+        found = [name for name in found if not self._left_over(module, name, called, dropped - cut)]
         self.dropped = len(dropped - cut)
         if len(left) == sum(1 for p in module.parameters() if p.requires_grad):
             return 0, []  # a model no loss has anything to do with is another matter
         return len(found), [_place(module, name) for name in found[:SHOWN]]
+
+    def _left_over(self, module: torch.nn.Module, name: str, called: set[str], dropped: set[str]) -> bool:
+        if name in dropped:
+            return by_product(module, name, lambda parameter: parameter in self.reached)
+        return self._owner(name) not in called and for_another_setting(module, name, called)
 
     def _taken_part(self, module: torch.nn.Module, name: str, cut: set[str]) -> bool:
         # A module that holds others may use its own parameters or not; only where nothing was cut is it clear.
