@@ -7,7 +7,7 @@ apply_updates of optax, apply_gradients of flax.
 Why it matters: the tensor is unchanged. A mask that is never applied lets a model see its own future; a tensor that
 is never moved or detached fails elsewhere.
 Silent when: the method works in place (masked_fill_, model.to), it is not known to be a tensor's, or a line outside of
-all functions and loops is there to be shown, as in notebooks.
+all functions and loops is there to be shown, as in notebooks; a batch with fields moves in place.
 Fix: assign the result.
 """
 
@@ -265,6 +265,8 @@ def is_tensor(script: Script, node: ast.expr, name: str) -> bool:
     values = script.value(node)
     made = all(value.kind in ("made", "binop", "unop") for value in values)
     if name in ("to", "cuda"):
+        if holds_fields(script, node):
+            return False
         if all(value.kind == "element" and value.const and LOADER.search(ast.unparse(value.node)) for value in values):
             return True
         if of_batch(script, node):
@@ -293,6 +295,29 @@ def is_tensor(script: Script, node: ast.expr, name: str) -> bool:
     return made and all(
         value.kind != "made" or value.name in TENSOR_OPS or str(value.const).startswith("torch.") for value in values
     )
+
+
+def holds_fields(script: Script, node: ast.expr) -> bool:
+    """Whether a name stands for a batch with fields, such as a BatchEncoding or a graph: those move in place."""
+    if not isinstance(node, ast.Name):
+        return False
+    scope = script.scope(node).node
+    for held in ast.walk(scope):
+        if isinstance(held, ast.keyword) and held.arg is None and same_name(held.value, node):
+            return True
+        if isinstance(held, ast.Subscript) and same_name(held.value, node):
+            if isinstance(held.slice, ast.Constant) and isinstance(held.slice.value, str):
+                return True
+        elif isinstance(held, ast.Attribute) and same_name(held.value, node) and held.attr in FIELDS:
+            return True
+    return False
+
+
+FIELDS = frozenset("x y edge_index edge_attr batch pos input_ids attention_mask labels text label num_graphs".split())
+
+
+def same_name(node: ast.AST, name: ast.Name) -> bool:
+    return isinstance(node, ast.Name) and node.id == name.id
 
 
 def of_batch(script: Script, node: ast.expr) -> bool:
