@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from loops_loss import Step, Tokens, answer, binary, classes, fit, flat, gan, lines, mlp, numbers, padded, plain, single
 from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
 from clew.observe.watches.label_counts import LabelCounts
 from clew.observe.watches.label_range import LabelRange
@@ -216,6 +217,23 @@ UNCOUNTED = {
 @pytest.mark.parametrize("train", UNCOUNTED.values(), ids=UNCOUNTED)
 def test_counts_that_say_nothing_are_unclear(tmp_path: Any, train: Train) -> None:
     assert "unclear" in answer(tmp_path, LabelCounts, train)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_one_label_for_all_counts_where_it_came_with_the_data(tmp_path: Any, made: bool) -> None:
+    """The place of the positive in a contrastive loss is no label; a column of labels that is all zeros is."""
+    rows = (torch.randn(64, 6), torch.zeros(64, dtype=torch.long))
+
+    def train() -> None:
+        model = nn.Linear(6, 5)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for x, *labels in DataLoader(TensorDataset(*rows[: 1 if made else 2]), batch_size=16):
+            optimizer.zero_grad()
+            y = torch.zeros(len(x), dtype=torch.long) if made else labels[0]
+            F.cross_entropy(model(x), y).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+    assert ("unclear" in answer(tmp_path, LabelCounts, train)) == made
 
 
 def test_many_classes_are_held_in_bounds(tmp_path: Any) -> None:

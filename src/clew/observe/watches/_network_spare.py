@@ -47,7 +47,7 @@ def by_product(model: torch.nn.Module, name: str, reached: Callable[[Any], bool]
 
 
 @functools.lru_cache(maxsize=256)
-def _below_conditions(kind: type, attribute: str) -> bool:
+def _below_conditions(kind: Any, attribute: str) -> bool:
     """Whether a class of the user's reads an attribute, outside of its `__init__`, only where a condition lets it."""
     uses = [below for method in _methods(kind) for below in _uses(method, attribute)]
     return bool(uses) and all(uses)
