@@ -7,7 +7,6 @@ alike, the last one often gives out more than anybody reads, where the others ha
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import re
 import textwrap
@@ -19,6 +18,7 @@ import torch
 from clew.observe.places import is_users
 
 NUMBER = re.compile(r"\d+")
+_known: dict[tuple[type, str], bool] = {}
 
 
 def for_another_setting(model: torch.nn.Module, name: str, called: set[str]) -> bool:
@@ -46,11 +46,13 @@ def by_product(model: torch.nn.Module, name: str, reached: Callable[[Any], bool]
     return len(block) > 1 and own[0] == max(block) and all(used for number, used in block.items() if number != own[0])
 
 
-@functools.lru_cache(maxsize=256)
-def _below_conditions(kind: Any, attribute: str) -> bool:
+def _below_conditions(kind: type, attribute: str) -> bool:
     """Whether a class of the user's reads an attribute, outside of its `__init__`, only where a condition lets it."""
-    uses = [below for method in _methods(kind) for below in _uses(method, attribute)]
-    return bool(uses) and all(uses)
+    held = _known.get((kind, attribute))
+    if held is None:
+        uses = [below for method in _methods(kind) for below in _uses(method, attribute)]
+        held = _known[kind, attribute] = bool(uses) and all(uses)
+    return held
 
 
 def _methods(kind: type) -> Iterator[ast.AST]:
