@@ -57,3 +57,15 @@ def test_a_script_that_goes_elsewhere_is_named_as_before(tmp_path: Path, monkeyp
     assert called("seen = users_place()", below).file == os.path.join("below", "train.py")
     assert called("seen = users_place()", str(tmp_path / "train.py")).file == str(tmp_path / "train.py")
     assert called("seen = users_place()", "relative.py").file == "relative.py"
+
+
+def test_a_folder_that_packages_were_installed_into_is_not_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "extra" / "forecasts-1.0.dist-info").mkdir(parents=True)
+    (tmp_path / "own").mkdir()
+    for name in ("extra", "own"):
+        monkeypatch.syspath_prepend(str(tmp_path / name))
+    assert not is_users(str(tmp_path / "extra" / "forecasts" / "model.py"))
+    assert is_users(str(tmp_path / "own" / "model.py"))
+    assert is_users(str(tmp_path / "extra-of-mine" / "model.py"))

@@ -31,6 +31,7 @@ INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-
 MOST = 4096
 OPTIMIZED = 1  # of code flags: the locals of a function, as against those of a module or class
 _known: dict[str, bool] = {}
+_folders: dict[str, bool] = {}
 _places: dict[tuple[str, int, str], Place] = {}
 _at: dict[tuple[int, int], tuple[CodeType, Place]] = {}
 """Places by code and instruction. The code is held on to, so that its id stays its own."""
@@ -53,7 +54,20 @@ def _installed(path: str) -> bool:
         above, found, _ = path.partition(folder)
         if found and not _STARTED_IN.startswith(above + folder):
             return True
-    return False
+    return any(path.startswith(os.path.join(folder, "")) for folder in sys.path if folder and _installed_into(folder))
+
+
+def _installed_into(folder: str) -> bool:
+    """Whether packages were put into a folder by an installer, which leaves a record of each beside it."""
+    folder = os.path.join(os.path.abspath(folder), "")
+    held = _folders.get(folder)
+    if held is None:
+        try:
+            left = any(name.endswith(".dist-info") for name in os.listdir(folder))
+        except OSError:
+            left = False
+        held = _folders[folder] = left and not _STARTED_IN.startswith(folder)
+    return held
 
 
 def users_place(depth: int = 1) -> Place | None:
