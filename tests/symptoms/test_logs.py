@@ -314,6 +314,16 @@ def test_batches_go_on_where_the_last_epoch_ended() -> None:
     assert log.epochs == (0, 2000, 4000)
 
 
+def test_a_share_with_its_counts_behind_it_is_one_value() -> None:
+    text = ""
+    for batch in (20, 40, 60):
+        text += f"Batch[{batch}] - loss: 0.{batch}  acc: 96.8750%(62/64)\n"
+        text += f"Evaluation - loss: 0.2{batch}  acc: 95.0000%(285/300) \n"
+    log = read_text(text)
+    assert points(log)["acc"] == [(20, "0.96875"), (40, "0.96875"), (60, "0.96875")]
+    assert points(log)["val acc"] == [(20, "0.95"), (40, "0.95"), (60, "0.95")]
+
+
 def test_a_counter_that_starts_over_counts_within_epochs() -> None:
     text = "".join(f"step {step}: loss {run}.{step}\n" for run in range(5) for step in (100, 200, 300))
     held = read_text(text).of("loss")

@@ -124,7 +124,9 @@ class TextReader:
             elif waiting and raw.strip() in (":", "=", "is", "->"):
                 values.append((_belonging(waiting, split), value_of(digits, bool(percent))))
                 firm, waiting = True, ""
-            elif raw.strip() == "(" and values and split in ("val", "test") and not (shared or percent):
+            elif raw.strip() == "(" and of and values and _same_share(digits, of, values[-1][1]):
+                continue  # 95.0%(285/300) says it twice
+            elif raw.strip() == "(" and values and split in ("val", "test") and not (shared or percent or of):
                 # Behind the value of the batch stands the average so far, which is what an evaluation ends with.
                 values[-1] = (values[-1][0], value_of(digits, bool(percent)))
             elif of and "step" not in fresh:
@@ -235,6 +237,11 @@ def _belonging(name: str, split: str) -> str:
     """The name with the set of data that the line says it belongs to."""
     held = meaning(name)
     return f"{split} {name}" if split and not held.split and held.role in _BELONGS else name
+
+
+def _same_share(digits: str, of: str, value: float) -> bool:
+    share = _share(digits, of)
+    return share is not None and abs(share - value) < 0.005
 
 
 def _leading(lead: re.Match[str]) -> dict[str, int | float]:
