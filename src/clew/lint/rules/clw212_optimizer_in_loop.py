@@ -4,7 +4,8 @@ What it sees: a constructor of torch.optim over parameters of a model that lives
 of a loop that trains, there or in a function that is called for every epoch.
 Why it matters: momentum and the running moments of Adam start from zero each time, and a schedule attached to the old
 optimiser has no effect.
-Silent when: the model is built in the same loop (folds, seeds, trials), or a condition guards it.
+Silent when: the model is built in the same loop (folds, seeds, trials), or a condition guards it that does not make
+another one otherwise.
 Fix: build it once, before the loop.
 """
 
@@ -29,7 +30,9 @@ def check(script: Script) -> Iterator[Hit]:
         where = script.where(call)
         model = owner(script.arg(call, 0, "params"), script)
         around = where.block.loops()
-        if not around or not model or where.block is not around[0] or around[0] not in loops:
+        if not around or not model or around[0] not in loops:
+            continue
+        if where.block is not around[0] and not either_way(script, where.block, around[0]):
             continue
         if fresh(model, around[0]):
             continue
@@ -45,6 +48,14 @@ def check(script: Script) -> Iterator[Hit]:
     yield from by_helper(script, loops, inner)
     yield from by_method(script, loops)
     yield from each_step(script)
+
+
+def either_way(script: Script, block: Block, loop: Block) -> bool:
+    """if epoch < 10: opt = Adam(…) else: opt = Adam(…): one of them is made in every turn. Told once, at the first."""
+    if block.kind != "if" or block.parent is not loop or not isinstance(block.node, ast.If) or not block.node.orelse:
+        return False
+    made = {script.where(call).block for call, _ in script.calls_to("torch.optim.", *OPTIMIZERS)}
+    return any(other.kind == "else" and other.node is block.node for other in made)
 
 
 def each_step(script: Script) -> Iterator[Hit]:
