@@ -30,8 +30,9 @@ SHARE = 0.1
 BATCHES = 8
 HIGHER, LOWER = (100.0, 10.0, 1000.0), (0.1, 0.01)
 LARGEST = 1.0
-FURTHER, BELOW = 3.0, 0.5
-"""Further is a fall of the loss that is so many times that of the run, or a loss of less than half of the run's."""
+FURTHER, BELOW, ARRIVED = 3.0, 0.5, 0.2
+"""Further is a fall of the loss that is so many times that of the run, or a loss of less than half of the run's, unless
+the run has come down to a fifth of where it began: near the floor a factor says nothing."""
 FALL = 0.05
 
 
@@ -88,7 +89,7 @@ class _Further:
     def __call__(self, loss: float) -> bool:
         if not loss < self.first - FALL * abs(self.first):
             return False
-        if self.last > 0 and loss < BELOW * self.last:
+        if self.last > ARRIVED * self.first > 0 and loss < BELOW * self.last:
             return True
         return self.first - loss > FURTHER * max(self.first - self.last, 0.0) and loss < self.last
 
