@@ -226,7 +226,16 @@ def test_a_run_that_its_own_rate_would_have_carried_further() -> None:
     assert outcome("other_rate", Ran(partial(torch.optim.Adam, lr=3e-3), steps=600, stopped=590)) == "own_does"
 
 
+def test_a_run_near_the_floor_of_its_loss_has_arrived() -> None:
+    subject = Ran(partial(torch.optim.Adam, lr=1e-3), steps=1200)
+    subject.batches = subject.batches[:2]  # learned by heart, which another rate does in fewer steps
+    assert outcome("other_rate", subject) == "as_far"
+
+
 def test_where_other_rates_cannot_be_held_against_the_run() -> None:
+    below = Ran(Adam)
+    below.loss = lambda output, target: F.cross_entropy(output, target) - 5.0
+    assert "below zero" in why("other_rate", below)
     assert "late in the run" in why("other_rate", of())
     assert "too few" in why("other_rate", Ran(Adam, steps=50))
 

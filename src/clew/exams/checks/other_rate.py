@@ -9,7 +9,8 @@ Why it matters: a rate that is ten times off is mended by one number, and no loo
 slow run from one that is merely young.
 Cannot tell: a rate that is a little off; why the useful rates lie where they do.
 Silent when: the run was as far as any other rate comes in a tenth of its steps. Unclear for runs too short to take a
-tenth of, without two different batches, without weights from late in the run, and for LBFGS, which chooses its steps.
+tenth of, without two different batches, without weights from late in the run, for losses below zero, and for LBFGS,
+which chooses its steps.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ def examine(lab: Lab) -> Answer:
     first, last = (mean_loss(lab, model, shown) for model in (lab.fresh(), lab.late()))
     if not math.isfinite(first) or not math.isfinite(last):
         return Unclear("the loss is not finite at the start or at the end")
+    if min(first, last) <= 0:
+        return Unclear("the loss goes below zero: how far down is far cannot be told")
     rate = main_rate(optimizer)
     figures = {"rate": rate, "steps": steps, "loss_at_first": first, "loss_of_the_run": last}
     further = _Further(first, last)
@@ -87,9 +90,9 @@ class _Further:
         self.first, self.last = first, last
 
     def __call__(self, loss: float) -> bool:
-        if not loss < self.first - FALL * abs(self.first):
+        if not 0 <= loss < self.first - FALL * self.first:
             return False
-        if self.last > ARRIVED * self.first > 0 and loss < BELOW * self.last:
+        if self.last > ARRIVED * self.first and loss < BELOW * self.last:
             return True
         return self.first - loss > FURTHER * max(self.first - self.last, 0.0) and loss < self.last
 

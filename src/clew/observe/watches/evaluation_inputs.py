@@ -6,7 +6,8 @@ the same examples in the same order. Their inputs must then be the same too.
 Why it matters: random augmentation that was meant for training makes a validation figure noisy and mostly worse, and it
 is not the figure of what will be used.
 Cannot tell: whether averaging over random views is meant.
-Silent when: the order changes, inputs come in several views, or there are fewer than three evaluations.
+Silent when: the order changes, inputs come in several views or are binary (drawn from grey values for each epoch), or
+there are fewer than three evaluations.
 """
 
 from __future__ import annotations
@@ -85,4 +86,6 @@ def parts(tensors: list[torch.Tensor]) -> tuple[torch.Tensor | None, torch.Tenso
         return None, None
     if inputs.device.type != "cpu" or bool((labels == labels.flatten()[0]).all()):
         return None, None
+    if bool(((inputs == 0) | (inputs == 1)).all()):
+        return None, None  # drawn anew from the grey of each pixel, as models of binary images are evaluated
     return inputs, labels

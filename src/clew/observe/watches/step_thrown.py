@@ -45,6 +45,8 @@ RAW = 10.0
 WORSE = 1.5
 FAR, NO_BETTER = 2.0, 0.95
 """An update of several times the weights, after which the whole run never does better than untrained."""
+YOUNG = 100
+"""Steps within which a loss that is a little below its start may still come down."""
 FURTHEST, HARDLY = 10.0, 0.9
 """Where hardly anything is left of the weights, what an untrained model loses against guessing is no gain."""
 
@@ -170,6 +172,8 @@ class StepThrown(InputScale):
         return worse < WORSE and not self._no_better(worse)
 
     def _no_better(self, worse: float) -> bool:
+        if worse < 1 and self.recorder.step < YOUNG:
+            return False  # it is on its way down
         return worse >= (HARDLY if self.largest >= FURTHEST else NO_BETTER if self.largest >= FAR else WORSE)
 
 
