@@ -1,6 +1,7 @@
 """What enters the model in training and in evaluation: words under two vocabularies, pictures inverted on one side; and
 weights that decay has taken."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from loops_data import answer
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from clew.observe.watches._data_names import TRAINING
+from clew.observe.watches._training_penalty import Penalties
 from clew.observe.watches.decay_against_gradient import DecayAgainstGradient
 from clew.observe.watches.input_statistics_match import InputStatisticsMatch
 from clew.observe.watches.token_coding import TokenCoding, by_chance, distances
@@ -234,6 +236,49 @@ def test_weights_that_decay_has_taken(tmp_path: Any, decay: float, withered: boo
     assert (told["outcome"] == "withered") is withered
     if withered:
         assert told["measured"]["gone"] >= 0.6
+
+
+PENALTIES: dict[str, Callable[[nn.Linear], Tensor]] = {
+    "squares": lambda layer: layer.weight.pow(2).sum(),
+    "norm": lambda layer: layer.weight.norm(),
+    "product": lambda layer: (layer.weight * layer.weight).sum(),
+    "absolute": lambda layer: layer.weight.abs().sum(),
+}
+
+
+@pytest.mark.parametrize(("weight", "outcome"), [(10.0, "decay_dominates"), (1e-4, "small")])
+@pytest.mark.parametrize("penalty", PENALTIES.values(), ids=PENALTIES)
+def test_a_penalty_in_the_loss_is_decay(
+    tmp_path: Path, penalty: Callable[[nn.Linear], Tensor], weight: float, outcome: str
+) -> None:
+    def train() -> None:
+        torch.manual_seed(0)
+        layer = nn.Linear(6, 3)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=1e-4)
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(layer(torch.randn(32, 6)), torch.randint(3, (32,))) + weight * penalty(layer)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+    assert answer(tmp_path, DecayAgainstGradient, train)["outcome"] == outcome
+
+
+def test_the_part_of_a_penalty_is_that_of_its_own_gradient() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(6, 3)
+    rest = F.cross_entropy(layer(torch.randn(8, 6)), torch.randint(3, (8,)))
+    loss = rest + 0.3 * (layer.weight.pow(2).sum() + layer.weight.norm()) / 2
+    penalties = Penalties()
+    penalties.listen(loss)
+    loss.backward()
+    penalties.done()
+    ((parameter, part),) = penalties.parts.values()
+    assert parameter is layer.weight
+    again = layer.weight.detach().requires_grad_()
+    (0.15 * (again.pow(2).sum() + again.norm())).backward()
+    assert again.grad is not None
+    torch.testing.assert_close(part, again.grad)
 
 
 def test_rows_that_are_not_finite_have_no_size() -> None:

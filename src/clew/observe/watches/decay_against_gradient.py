@@ -1,10 +1,11 @@
 """Does weight decay move the weights more than the loss does?
 
 Where decay has won, little is left of either part and they balance. So it also looks at how much is left of the weights
-themselves: where nearly all of them are gone, and decay is no smaller than half of the gradient, decay took them.
+themselves: where nearly all of them are gone, and decay is no smaller than half of the gradient, decay took them. A
+penalty on the weights that is written into the loss counts as decay; its part of a gradient is told by the graph.
 
 Why it matters: decay that outweighs the gradient pulls the weights to zero whatever the data say.
-Cannot tell: a decay that is too strong from a gradient that has died; a penalty written into the loss.
+Cannot tell: a decay that is too strong from a gradient that has died; a penalty on copies of the weights.
 Silent when: the optimiser's rule for decay is not known (optimisers outside torch.optim), there is no decay, or a step
 takes next to nothing off the weights: branches that start at zero have no gradient while the rate warms up, and any
 decay outweighs nothing.
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.watch import Answer, OptimizerEvent, Saw, Watch
+from clew.observe.watch import Answer, Backward, OptimizerEvent, Saw, Watch, when_sampled
+from clew.observe.watches._training_penalty import Penalties
 from clew.observe.watches._training_values import loss_scale, median, rate, real, skips
 from clew.records.clue import Reading, Unclear
 
 if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
+    from clew.records.place import Place
 
 DECOUPLED = ("AdamW",)
 COUPLED = ("SGD", "Adam", "Adamax", "RMSprop", "Adagrad", "Adadelta", "ASGD", "NAdam", "RAdam")
@@ -44,6 +47,24 @@ class DecayAgainstGradient(Watch):
         self.ratios: deque[float] = deque(maxlen=200)
         self.sizes: dict[int, tuple[float, float, int]] = {}  # by parameter: its norm when first seen, now, its size
         self.steps = self.without = self.unknown = 0
+        self.penalties = Penalties()
+        self.penalised: list[float] = []
+        self.place: Place | None = None
+
+    @when_sampled
+    def before_backward(self, event: Backward) -> None:
+        if event.sampled and event.loss.dim() == 0:
+            self.penalties.listen(event.loss)
+
+    @when_sampled
+    def after_backward(self, event: Backward) -> None:
+        self.penalties.done()
+        for parameter, part in self.penalties.parts.values():
+            if parameter.grad is not None and not parameter.grad.is_sparse:
+                self._note(parameter, parameter.detach())
+                self.penalised += _ratio(_norm(part), _norm(parameter.grad - part))
+                self.place = event.place
+        self.penalties.parts.clear()
 
     def before_step(self, event: OptimizerEvent) -> None:
         self.before.pop(event.number, None)
@@ -64,7 +85,8 @@ class DecayAgainstGradient(Watch):
                 found += self._coupled(group, decay, loss_scale(event.optimizer))
             else:
                 self.unknown += 1
-        self.without += not decays
+        found, self.penalised = found + self.penalised, []
+        self.without += not decays and not found
         if found:
             self.ratios.append(median(found))
 
@@ -116,9 +138,10 @@ class DecayAgainstGradient(Watch):
         if self.ratios and gone >= SHARE and median(self.ratios) >= AT_LEAST:
             says = f"{100 * gone:.0f} % of the weights kept less than {100 * GONE:.0f} % of their size: decay took them"
             figures = {"gone": gone, "decay_over_gradient": median(self.ratios), "matrices": len(self.sizes)}
-            return Saw("withered", **figures).saying(says)
+            return Saw("withered", **figures).saying(says).at(self.place)
         if self.ratios:
-            return Reading(median_decay_over_gradient_part=median(self.ratios), steps=len(self.ratios))
+            reading = Reading(median_decay_over_gradient_part=median(self.ratios), steps=len(self.ratios))
+            return reading.at(self.place) if self.place is not None and median(self.ratios) >= 1 else reading
         if self.unknown:
             return Unclear("how this optimiser applies its weight decay is not known")
         if self.without:
