@@ -1,9 +1,11 @@
 """What lint finds becomes evidence: it counts, it gives way to what was seen, and it never costs the run's report."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+from launching import clew_run, script
 
 from clew.app.source_clues import loaded_files, source_clues
 from clew.case.choose import choose
@@ -130,3 +132,44 @@ def test_modules_of_the_working_folder_are_known(tmp_path: Path, monkeypatch: py
     monkeypatch.syspath_prepend(str(tmp_path))
     __import__("made_for_this_test")
     assert loaded_files() == [str(tmp_path / "made_for_this_test.py")]
+
+
+LIBRARY = """import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Used(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def loss(self, x, y):
+        return F.cross_entropy(self.layer(x), y)
+
+
+class Other(Used):
+    def loss(self, x, y):
+        return F.cross_entropy(torch.softmax(self.layer(x), 1), y)
+"""
+SCRIPT = """import torch
+import library
+
+torch.manual_seed(0)
+model = library.{kind}()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(20):
+    x = torch.randn(32, 4)
+    optimizer.zero_grad()
+    model.loss(x, x[:, :3].argmax(1)).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("kind", "outcome"), [("Used", "absent"), ("Other", "certain")])
+def test_what_no_training_step_runs_is_not_the_fault_of_a_run(tmp_path: Path, kind: str, outcome: str) -> None:
+    script(tmp_path, LIBRARY, "library.py")
+    script(tmp_path, SCRIPT.format(kind=kind))
+    clew_run(tmp_path, "--no-exams", "--json", "out.json", "train.py")
+    clues = json.loads((tmp_path / "out.json").read_text())["clues"]
+    assert [clue["outcome"] for clue in clues if clue["test"] == "source_loss_double_softmax"] == [outcome]

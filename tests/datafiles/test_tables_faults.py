@@ -82,3 +82,13 @@ def test_shards_in_the_order_of_their_class_are_coded_alike(tmp_path: Path) -> N
         (tmp_path / f"train-{number}.csv").write_text("\n".join(["width,label", *rows]) + "\n")
     answer = seen(tmp_path).get("file_label_coding")
     assert answer is None or answer.outcome == "same"
+
+
+def test_how_far_a_counter_comes_is_no_unit(tmp_path: Path) -> None:
+    """Users in order, with more rows each in one file: the same rows reach other numbers."""
+    source = np.random.default_rng(0)
+    for name, each in (("train", 30), ("valid", 8)):
+        users = np.repeat(np.arange(60), each)
+        rows = np.column_stack([users, source.integers(0, 500, len(users)), source.integers(1, 6, len(users))])
+        np.savetxt(tmp_path / f"{name}.csv", rows[:480], delimiter=",", fmt="%d")
+    assert "file_units" not in {name for name, answer in seen(tmp_path).items() if kind(name, answer) == "seen"}

@@ -12,7 +12,7 @@ from clew.app.files import to_json as files_json
 from clew.app.known import known_domain
 from clew.app.progress import CluesSoFar
 from clew.app.repeat import repeat
-from clew.app.settings import settings_places, with_lines
+from clew.app.settings import functions_run, settings_places, with_lines
 from clew.app.tables import look_into
 from clew.archive import code, runs
 from clew.archive.model import PAGE, REPORT, Run, SourceFile
@@ -111,7 +111,7 @@ def read_source(held: Run, kept: Iterable[SourceFile], script: str) -> list[Clue
     paths = [item.path for item in files if not item.changed]
     if not files and os.path.isfile(script):
         paths = [script]
-    clues, trouble = source_clues(load(), paths)
+    clues, trouble = source_clues(load(), paths, functions_run(held))
     if trouble:
         with open(held.path("trouble-source"), "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(trouble)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from clew.app.source_clues import holding
 from clew.archive.model import Run
 from clew.observe.places import is_users
 from clew.records import exact
@@ -50,6 +51,8 @@ SCHEDULED = "sets the rate"
 TARGET = re.compile(r"""(?i)\b(target|label)(?:_?(?:column|name|col))?["']?\s*[:=]\s*["'](\w+)["']""")
 LARGEST = 1 << 18
 MOST = 3
+AT_WORK = ("ran", "loss", "loss_elsewhere", "trained", "evaluated")
+"""Rows that say which functions were at work: those of some steps, and those in which something was computed."""
 WORDS = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 NUMBERS = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
 AHEAD = "data.leak_temporal"
@@ -142,6 +145,18 @@ def with_lines(held: Run, clues: list[Clue]) -> list[Clue]:
 
     ordered = [tuple(sorted(clue.where, key=lambda place: place.file is None)) for clue in clues]
     return [clue._replace(where=tuple(map(placed, where))) for clue, where in zip(clues, ordered, strict=True)]
+
+
+def functions_run(held: Run) -> set[tuple[str, int]]:
+    """The user's functions that training steps and evaluations were seen to run, by file and first line; nothing where
+    no whole step was heard."""
+    places = [(row["name"], Place.from_json(row["where"])) for row in _rows(held) if row["name"] in AT_WORK]
+    ran = {(os.path.realpath(str(place.file)), place.line or 0) for name, place in places if name == "ran"}
+    if not ran:
+        return ran
+    beside = [place for name, place in places if name != "ran" and place.file is not None]
+    lines = ((os.path.realpath(str(place.file)), holding(str(place.file), place.line or 0)) for place in beside)
+    return ran | {(file, line) for file, line in lines if line is not None}
 
 
 def _rows(held: Run) -> list[dict[str, Any]]:

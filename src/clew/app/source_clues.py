@@ -5,9 +5,10 @@ source is evidence like any other, and gives way where the run itself was seen t
 looked for and did not find gives a clue too.
 """
 
+import ast
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from clew.case.clues import answered
 from clew.knowledge.model import Knowledge
@@ -18,11 +19,16 @@ from clew.records.clue import Clue
 from clew.records.place import Place
 
 MOST_PLACES = 4
+OF_STEPS = ("CLW1", "CLW20", "CLW210", "CLW211", "CLW216", "CLW217", "CLW218", "CLW225")
+"""Rules about what a training step does: losses, and the order of a loop. What no step runs is not this run's fault."""
 
 
-def source_clues(knowledge: Knowledge, paths: Iterable[str]) -> tuple[list[Clue], str]:
+def source_clues(
+    knowledge: Knowledge, paths: Iterable[str], ran: Collection[tuple[str, int]] = ()
+) -> tuple[list[Clue], str]:
     """Clues from the source files that a run loaded, and what went wrong if something did: reading the source of a
-    run must never take the run's report away."""
+    run must never take the run's report away. `ran` are the functions that some training steps ran, by file and first
+    line; nothing when that is not known."""
     here = [relative(path) for path in paths if path.endswith(".py")]
     if not here:
         return [], ""
@@ -32,9 +38,32 @@ def source_clues(knowledge: Knowledge, paths: Iterable[str]) -> tuple[list[Clue]
         return [], f"the source could not be looked through: {type(error).__name__}: {error}".split("\n")[0]
     by_cause: dict[str, list[Finding]] = {}
     for finding in result.findings:
+        if ran and finding.rule.startswith(OF_STEPS) and not took_part(finding, ran):
+            continue
         by_cause.setdefault(finding.cause, []).append(finding)
     clues = [clue(knowledge, cause, by_cause.get(cause, [])) for cause in sorted({*result.asked, *by_cause})]
     return [item for item in clues if item is not None], "; ".join(f"{one.path}: {one.why}" for one in result.troubles)
+
+
+def took_part(finding: Finding, ran: Collection[tuple[str, int]]) -> bool:
+    """Whether the function that holds a finding was run in training, or the finding stands outside of all functions."""
+    first = holding(finding.path, finding.line)
+    return first is None or (os.path.realpath(finding.path), first) in ran
+
+
+def holding(path: str, line: int) -> int | None:
+    """The first line of the innermost function around a line, with its decorators."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+    except (OSError, ValueError, SyntaxError):
+        return None
+    around = [
+        min([node.lineno, *(held.lineno for held in node.decorator_list)])
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, default=None)
 
 
 def wanted(path: str) -> Settings:

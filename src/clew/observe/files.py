@@ -147,7 +147,7 @@ def _note(path: str, mode: Any, flags: Any, by: str) -> None:
         return
     path = os.path.abspath(path)
     writes = any(sign in mode for sign in "wax+") if isinstance(mode, str) else _for_writing(flags)
-    if ending == SOURCE and (writes or not _read_as_text()):
+    if ending == SOURCE and (writes or not _read_as_text(path)):
         return
     if path in _files.opened:
         if writes:
@@ -171,8 +171,11 @@ def _note(path: str, mode: Any, flags: Any, by: str) -> None:
     _files.opened[path] = Opened(path, writes, size, modified, place, by or _library())
 
 
-def _read_as_text() -> bool:
-    """Whether a line of the user's opened the file itself."""
+def _read_as_text(path: str) -> bool:
+    """Whether a line of the user's opened the file itself; a script that keeps a copy of itself reads no settings."""
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    if main is not None and os.path.abspath(main) == path:
+        return False
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not is_users(frame.f_code.co_filename):
         name = frame.f_globals.get("__name__", "")

@@ -1,5 +1,5 @@
-"""The settings that training really ran with: learning rate, weight decay, clipping limit, batch size; and the lines
-where data enters: loaders, what puts batches together, the loss.
+"""The settings that training really ran with: learning rate, weight decay, clipping limit, batch size; the lines where
+data enters: loaders, what puts batches together, the loss; and the functions of the user's that one training step ran.
 
 Answers no test. What it leaves behind lets the report name the line of a configuration file that a value came from, and
 the line of the source that a fault of the data has to be mended in.
@@ -7,19 +7,25 @@ the line of the source that a fault of the data has to be mended in.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.places import shown, users_code
+from clew.observe.places import is_users, shown, users_code
 from clew.observe.watch import Backward, Batch, Clip, Judged, LossCall, OptimizerEvent, Watch, when_sampled
 from clew.records import exact
 from clew.records.place import Place
 
 if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
     from clew.observe.recorder import Recorder
 
 OF_OPTIMISERS = ("lr", "weight_decay", "momentum")
 MOST = 64
 MODULES = 2000
+FROM, STEPS = 2, 6
+"""So many steps it is heard which functions run, from when nobody else listens: several optimisers may step in turn."""
+MOST_CALLS = 600_000
 FAR = 5.0
 """A rate that came to differ so much from the one that the optimiser was made with was set by a schedule."""
 
@@ -31,6 +37,35 @@ class Settings(Watch):
         self.lines: dict[tuple[str, Place], None] = {}
         self.looked_at: set[int] = set()
         self.made: dict[tuple[int, str], Place] = {}
+        self.ran: dict[CodeType, None] = {}
+        self.calls = 0
+        self.since: int | None = None  # the step after which it was listened
+        self.whole = False  # whole steps were listened to
+
+    @when_sampled
+    def after_step(self, event: OptimizerEvent) -> None:
+        done = event.step + 1
+        if self.since is None:
+            if done >= FROM and sys.getprofile() is None:
+                self.since = done
+                sys.setprofile(self._listen)
+        elif done >= self.since + STEPS and sys.getprofile() == self._listen:
+            sys.setprofile(None)
+            self._above(sys._getframe())
+            self.whole = not _compiles()
+
+    def _listen(self, frame: FrameType, event: str, _: Any) -> None:
+        self.calls += 1
+        if event == "call":
+            self.ran[frame.f_code] = None
+        if self.calls > MOST_CALLS:
+            sys.setprofile(None)  # steps of so many calls would take noticeably longer
+
+    def _above(self, frame: FrameType | None) -> None:
+        """The loop that makes the step was called before it, and is at work."""
+        while frame is not None:
+            self.ran[frame.f_code] = None
+            frame = frame.f_back
 
     def _note(self, name: str, value: Any, place: Place | None) -> None:
         if isinstance(value, int | float) and not isinstance(value, bool) and len(self.seen) < MOST:
@@ -103,9 +138,19 @@ class Settings(Watch):
         for (model, name), place in self.made.items():
             whole = f"model{model}.{name}" if several else name
             rows.append({"name": "made", "value": 0.0, "where": place._replace(module=whole).to_json()})
+        for code in list(self.ran)[:MODULES] if self.whole else ():
+            if is_users(code.co_filename):
+                place = Place(shown(code.co_filename), code.co_firstlineno, symbol=code.co_qualname)
+                rows.append({"name": "ran", "value": 0.0, "where": place.to_json()})
         if rows:
             with open(path, "w", encoding="ascii") as file:
                 file.write(exact.dumps(rows))
+
+
+def _compiles() -> bool:
+    """Whether something was compiled: the functions inside of it are not called any more."""
+    held = sys.modules.get("torch._dynamo.utils")
+    return held is not None and bool(held.counters["frames"]["ok"])
 
 
 def _function(function: Any) -> Place | None:
