@@ -164,9 +164,15 @@ def clipped() -> None:
     in_order("forward zero backward clip step", limit=5.0)
 
 
-def accumulated(divide: bool = True, clip: bool = False, by_hand: bool = False, reduction: str = "mean") -> None:
+def accumulated(
+    divide: bool = True,
+    clip: bool = False,
+    by_hand: bool = False,
+    reduction: str = "mean",
+    kind: Any = torch.optim.SGD,
+) -> None:
     model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = kind(model.parameters(), lr=0.01)
     for _ in range(3):
         for i, (x, y) in enumerate(loader()):
             loss = F.cross_entropy(model(x), y, reduction=reduction)

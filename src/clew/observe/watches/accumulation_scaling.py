@@ -5,7 +5,7 @@ that is a k times higher rate, and every clipping limit is off by the same facto
 Cannot tell: a learning rate that was tuned with the sum in place.
 Silent when: the loss is divided or multiplied by a constant, summed over examples, different loss terms have a
 backward of their own (a discriminator on real and fake data), batches come from several loaders or tensors (one per
-task), or the gradients are rescaled before the step. Without a loader, batches count that were picked from one tensor.
+task), the gradients are rescaled before the step, or the optimiser divides every gradient by its size. Without a loader, batches count that were picked from one tensor.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from clew.observe.watch import (
     Watch,
     when_sampled,
 )
+from clew.observe.watches._training_updates import adaptive
 from clew.observe.watches._training_values import held_by, total_norm
 from clew.records.clue import Unclear
 from clew.records.place import Place
@@ -54,6 +55,7 @@ class AccumulationScaling(Watch):
         self.scale = 1.0  # of a GradScaler, in the latest loss
         self.rescaled = False
         self.known = True
+        self.evened = False
         self.steps = self.windows = self.unscaled = self.most = 0
         self.place: Place | None = None
 
@@ -110,6 +112,7 @@ class AccumulationScaling(Watch):
 
     def before_step(self, event: OptimizerEvent) -> None:
         self.steps += 1
+        self.evened = self.evened or adaptive(event.optimizer)
         if event.sampled and self.known and len(self.backwards) > 1:
             self._compare(self._norm())
             self._judge()
@@ -136,6 +139,8 @@ class AccumulationScaling(Watch):
         if not self.steps:
             return Unclear("no optimiser step was seen")
         if self.unscaled >= WINDOWS and self.unscaled >= self.windows / 2:
+            if self.evened:
+                return Unclear("the passes are summed as they are, by a factor that this optimiser evens out again")
             return (
                 Saw("unscaled", backwards_per_step=self.most, windows=self.unscaled)
                 .at(self.place)
