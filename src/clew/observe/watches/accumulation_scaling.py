@@ -5,7 +5,8 @@ that is a k times higher rate, and every clipping limit is off by the same facto
 Cannot tell: a learning rate that was tuned with the sum in place.
 Silent when: the loss is divided or multiplied by a constant, summed over examples, different loss terms have a
 backward of their own (a discriminator on real and fake data), batches come from several loaders or tensors (one per
-task), the gradients are rescaled before the step, or the optimiser divides every gradient by its size. Without a loader, batches count that were picked from one tensor.
+task), the gradients are rescaled before the step, or the optimiser divides every gradient by its size. Without a
+loader, batches count that were picked from one tensor.
 """
 
 from __future__ import annotations
