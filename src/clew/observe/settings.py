@@ -25,7 +25,7 @@ MOST = 64
 MODULES = 2000
 FROM, STEPS = 2, 6
 """So many steps it is heard which functions run, from when nobody else listens: several optimisers may step in turn."""
-MOST_CALLS = 600_000
+MANY_CALLS, MOST_CALLS = 200_000, 600_000
 FAR = 5.0
 """A rate that came to differ so much from the one that the optimiser was made with was set by a schedule."""
 
@@ -49,7 +49,7 @@ class Settings(Watch):
             if done >= FROM and sys.getprofile() is None:
                 self.since = done
                 sys.setprofile(self._listen)
-        elif done >= self.since + STEPS and sys.getprofile() == self._listen:
+        elif done >= self.since + (STEPS if self.calls < MANY_CALLS else 2) and sys.getprofile() == self._listen:
             sys.setprofile(None)
             self._above(sys._getframe())
             self.whole = not _compiles()
