@@ -242,10 +242,10 @@ def built_each_step() -> None:
         optimizer.step()
 
 
-def built_each_epoch() -> None:
+def built_each_epoch(epochs: int = 5, falling: float = 1.0) -> None:
     model = mlp()
-    for _ in range(5):
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9)
+    for epoch in range(epochs):
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-2 * falling**epoch, momentum=0.9)
         for x, y in loader(40):
             optimizer.zero_grad()
             F.cross_entropy(model(x), y).backward()
@@ -523,6 +523,7 @@ FAULTY: list[Fire] = [
     ("parameters_changed", "some_never", all_frozen_but_one_bias, ""),
     ("optimizer_rebuilt", "rebuilt", built_each_step, "torch.optim.Adam"),
     ("optimizer_rebuilt", "rebuilt", built_each_epoch, "torch.optim.SGD"),
+    ("optimizer_rebuilt", "rebuilt", part(built_each_epoch, 3), "torch.optim.SGD"),
     ("scheduler_steps", "wrong_cadence", scheduled(lambda o: schedulers.StepLR(o, 2)), "scheduler.step()"),
     ("scheduler_steps", "wrong_cadence", scheduled(lambda o: schedulers.ExponentialLR(o, 0.7)), "scheduler.step()"),
     ("scheduler_steps", "wrong_cadence", scheduled(lambda o: schedulers.MultiStepLR(o, [2, 4, 5])), "scheduler.step()"),

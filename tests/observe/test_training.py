@@ -117,6 +117,7 @@ QUIET: list[tuple[str, str, Loop]] = [
     ("accumulation_scaling", "scaled_or_none", partial(accumulated, divide=False, by_hand=True)),
     ("accumulation_scaling", "scaled_or_none", partial(accumulated, divide=False, reduction="sum")),
     ("accumulation_scaling", "unclear", partial(accumulated, divide=False, kind=torch.optim.AdamW)),
+    ("optimizer_rebuilt", "unclear", partial(faults.built_each_epoch, 3, falling=0.1)),  # stages
     ("clip_activity", "sometimes", partial(in_order, "zero forward backward clip step", epochs=6, limit=0.7)),
     ("clip_activity", "never", partial(in_order, "zero forward backward clip step", limit=float("inf"))),
     ("clip_activity", "unclear", partial(clipped_under_adam, 0.02)),  # which evens it out

@@ -4,7 +4,8 @@ Why it matters: momentum and second moments start from nothing each time, so Ada
 again, and a scheduler made earlier goes on steering an optimiser that is no longer used.
 Cannot tell: a rebuild that is meant, when it repeats as regularly as one that is not.
 Silent when: the optimiser keeps no state (plain SGD), the parameters are other ones (folds, tasks, stages), they were
-written to since the last step (restored weights, a new client), or it happened fewer than three times.
+written to since the last step (restored weights, a new client), or it happened fewer than three times; twice is enough
+where each was made with the same settings and lived for as many steps, as those of epochs do.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from clew.observe.recorder import Recorder
 
-REBUILDS = 3
+REBUILDS, ALIKE = 3, 2
 EVERY_STEP = 2
 """Rebuilds that suffice when there was one step between them each time."""
 LOOKED_AT = 3
@@ -37,6 +38,7 @@ class Site:
         self.size = self.rebuilds = self.rapid = 0
         self.number = -1
         self.steps = 0  # taken by the latest one
+        self.lives: set[tuple[int, str]] = set()  # steps and settings of those before
         self.versions: list[tuple[int, int]] = []
         self.place: Place | None = None
 
@@ -65,8 +67,10 @@ class OptimizerRebuilt(Watch):
         if same and untouched and site.steps and _keeps_state(event.optimizer):
             site.rebuilds += 1
             site.rapid += site.steps == 1
+            site.lives.add((site.steps, str(event.optimizer.defaults)))
         elif not same:
             site.rebuilds = site.rapid = 0
+            site.lives.clear()
             site.size = len(parameters)
             site.tensors = [weakref.ref(parameter) for parameter in watched]
         self.latest.pop(site.number, None)
@@ -84,10 +88,13 @@ class OptimizerRebuilt(Watch):
         if not self.made:
             return Unclear("no optimiser of torch.optim was made")
         for site in self.sites.values():
-            if site.rebuilds >= REBUILDS or (site.rapid >= EVERY_STEP and site.rapid == site.rebuilds):
+            alike = site.rebuilds >= ALIKE and len(site.lives) == 1
+            if site.rebuilds >= REBUILDS or alike or (site.rapid >= EVERY_STEP and site.rapid == site.rebuilds):
                 return Saw("rebuilt", times=site.rebuilds + 1, steps=self.steps).at(site.place)
         if not self.steps:
             return Unclear("no optimiser step was seen")
+        if any(site.rebuilds for site in self.sites.values()):
+            return Unclear("an optimiser was built anew over the same parameters, too seldom for a loop's doing")
         return Saw("kept", made=self.made)
 
 
