@@ -1,5 +1,6 @@
 """Faults in data files are named with their file, rows and column; sound files leave every check quiet."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -92,3 +93,38 @@ def test_how_far_a_counter_comes_is_no_unit(tmp_path: Path) -> None:
         rows = np.column_stack([users, source.integers(0, 500, len(users)), source.integers(1, 6, len(users))])
         np.savetxt(tmp_path / f"{name}.csv", rows[:480], delimiter=",", fmt="%d")
     assert "file_units" not in {name for name, answer in seen(tmp_path).items() if kind(name, answer) == "seen"}
+
+
+def lists(folder: Path, held: dict[str, object]) -> dict[str, Saw]:
+    (folder / "splits.json").write_text(json.dumps(held))
+    files = [(str(folder / "splits.json"), "splits.json")]
+    return {name: answer for name, answer in answers([], [], files=files) if isinstance(answer, Saw)}
+
+
+def test_names_listed_for_training_and_held_out_are_named(tmp_path: Path) -> None:
+    names = [f"R{number:04}" for number in range(300)]
+    found = lists(tmp_path, {"made": "2024", "train": names[:230], "val": names[200:]})["file_rows_shared"]
+    assert (found.outcome, found.where[0].file, dict(found.measured)["rows"]) == ("copied", "splits.json", 30)
+    assert "30 of 100 entries" in found.says
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"train": list(range(200)), "val": list(range(200, 300))},
+        {
+            "train_0": list(range(100)),
+            "val_0": list(range(100, 150)),
+            "train_1": list(range(50, 150)),
+            "val_1": [*range(50)],
+        },
+        {"train_classes": [f"c{n}" for n in range(60)], "val_classes": [f"c{n}" for n in range(40)]},
+        {"train": [n / 7 for n in range(100)], "val": [n / 7 for n in range(50)]},
+        {"train_steps": list(range(0, 1000, 10)), "val_steps": list(range(0, 1000, 50))},
+        {"trainval": list(range(300)), "val": list(range(200, 300))},
+    ],
+    ids=["apart", "folds", "classes", "curves", "steps", "both together"],
+)
+def test_lists_that_share_nothing_or_by_nature_are_apart(tmp_path: Path, held: dict[str, object]) -> None:
+    answer = lists(tmp_path, held).get("file_rows_shared")
+    assert answer is None or answer.outcome == "apart"

@@ -1,7 +1,8 @@
 """Do rows stand in more than one place: in training and in the file held out, or many times in one file?
 
 Compares digests of whole rows, without columns that only number them. What counts is how many more rows are shared than
-equal rows are usual within the training file.
+equal rows are usual within the training file. Lists of names in one file, one for training and one held out, are
+compared name by name.
 
 Why it matters: a row that was trained on measures memory, and the score cannot show it.
 Cannot tell: rows that are nearly equal, or parts of one recording on both sides.
@@ -19,9 +20,11 @@ from typing import Any
 import numpy as np
 
 from clew.data.fit import value_name
+from clew.data.listed import pairs
 from clew.data.model import HELD, Array, Column, Family, Found, Look, Part, counted, place, spoken
 from clew.data.parts import FILE, split_of
 from clew.records.clue import Saw, Unclear
+from clew.records.place import Place
 
 LEAST = 0.05
 FEWEST = 10
@@ -40,10 +43,30 @@ def look(held: Look) -> Iterator[Found]:
         some = some or bool(rows)
         yield from _between(family, rows)
         yield from _within(family, rows)
+    for path, shown in held.files:
+        for found in _listed(path, shown):
+            some = True
+            yield found
     if some:
         yield Found(Saw("apart").saying("No more rows are equal than chance makes equal."), 0.5)
     else:
         yield Found(Unclear("no tables were read"), 0)
+
+
+def _listed(path: str, shown: str) -> Iterator[Found]:
+    try:
+        found = list(pairs(path))
+    except (OSError, ValueError, KeyError):
+        return  # whether the file can be read is said elsewhere
+    for pair in found:
+        share = pair.shared / pair.of
+        if pair.shared >= FEWEST and share >= LEAST:
+            says = (
+                f"{pair.shared} of {pair.of} entries that {shown} lists under {pair.held!r} also stand under "
+                f"{pair.trained!r}, {pair.first} for one."
+            )
+            where = Place(file=shown, column=pair.trained)
+            yield Found(Saw("copied", rows=pair.shared, share=share).at(where).saying(says), 5)
 
 
 def digests(part: Part) -> list[int]:
