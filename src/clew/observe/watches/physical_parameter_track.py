@@ -6,7 +6,7 @@ short tensors that belong to no layer.
 Why it matters: at zero the term that the number multiplies is switched off, and the equation becomes easy.
 A number that never moved although its gradient was asked for at every step sits behind a bound too: what cuts it off
 passes no gradient on. One that is kept positive by a softplus or a sigmoid is all but zero, or at its bound, where that
-function is flat.
+function is flat; one that is kept between two bounds and ran to one of them would go on if it could.
 Cannot tell: a true value near zero or near the bound; of several numbers in one tensor, which of them ought to vanish,
 since terms of an equation that is sought may.
 Silent when: the number takes no part in the loss or its rate is zero, or lies in the interior at the end.
@@ -34,6 +34,7 @@ STEPS = 100
 NEAR = 0.01
 JITTER = 0.05
 GONE = 1e-3  # of the highest learning rate
+EDGE = 4.6  # where a sigmoid is within a hundredth of its bounds
 FLAT = 10.0  # where softplus and sigmoid are within 5e-5 of their limits
 WALKS, WALKED = 3, 8192
 FEW = 8
@@ -68,6 +69,13 @@ class Track:
         values = [value for _, value in self.values]
         low, high = bool(self.behind) and max(values) < -FLAT, self.behind == "Sigmoid" and min(values) > FLAT
         return low or high
+
+    def at_edge(self) -> bool:
+        """Within a hundredth of a bound that a sigmoid sets, for the last quarter, after a start in the interior."""
+        last = self.values[-1][0]
+        late = [value for step, value in self.values if step >= 0.75 * last]
+        away = min(late) > EDGE or max(late) < -EDGE
+        return self.behind == "Sigmoid" and len(late) >= 8 and away and abs(self.values[0][1]) < EDGE / 2
 
     def stuck(self, stopped: bool) -> bool:
         """At zero, but for a jitter about it, or, while others move, at one and the same value, for the last half."""
@@ -163,7 +171,7 @@ class PhysicalParameterTrack(Solved):
         late = [rate for step, rate in rates if step >= rates[-1][0] / 2]
         stopped = max(late) <= GONE * max(rate for _, rate in rates)
         for track in held:
-            if track.cut_off() or track.flat() or track.stuck(stopped):
+            if track.cut_off() or track.flat() or track.at_edge() or track.stuck(stopped):
                 saw = Saw("at_zero_or_bound", start=track.values[0][1], end=track.values[-1][1])
                 saw = saw.at(self._place(track), self.equations.place)
                 return saw.saying(STILL.format(track.asked)) if track.cut_off() else saw
