@@ -272,7 +272,7 @@ def test_other_derivatives_make_no_equation(tmp_path: Path, loop: Loop) -> None:
         (partial(decay, terms=2, pull=5.0), "moves"),
         (partial(decay, kept=F.softplus, start=-20.0), "at_zero_or_bound"),
         (partial(decay, kept=F.softplus), "moves"),
-        (partial(decay, kept=torch.sigmoid, steps=900), "at_zero_or_bound"),
+        (partial(decay, kept=torch.sigmoid, start=2.0, steps=1600), "at_zero_or_bound"),
         (partial(decay, kept=lambda k: 4 * torch.sigmoid(k), steps=900), "moves"),
         (partial(decay, steps=20), "unclear"),
         (partial(decay, fading=0.7), "unclear"),
