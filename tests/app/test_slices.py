@@ -88,6 +88,27 @@ def test_the_split_is_where_the_two_ways_part(reader: Reader) -> None:
     assert [(place.file, place.line) for place in places] == [("data.py", at(DATA, "train"))]
 
 
+STREAM = """\
+class Stream(IterableDataset):
+    def __iter__(self):
+        for shard in self.shards:
+            for row in read(shard):
+                yield row  # given
+
+loader = DataLoader(Stream())  # loader
+"""
+
+
+def test_a_stream_makes_the_order_of_its_examples_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = {
+        "loader": [Place("train.py", at(STREAM, "loader"))],
+        "items": [Place("train.py", 2, symbol="Stream.__iter__")],
+    }
+    found = Reader(lines, {str(tmp_path / "train.py"): STREAM.splitlines()}).by_cause()["data.not_shuffled"]
+    assert [place.line for place in found] == [at(STREAM, "given"), at(STREAM, "loader")]
+
+
 def test_the_other_data_set(reader: Reader) -> None:
     assert reader.by_cause()["data.augmentation"][0].role == "the data set outside training is made here"
 

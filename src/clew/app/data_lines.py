@@ -72,7 +72,7 @@ class Reader:
         for cause in SPLITS:
             found[cause] = chosen
         loaders = [place._replace(role="the loader is made here") for place in self.lines.get("loader", [])[:1]]
-        found["data.not_shuffled"] = found["data.rank_overlap"] = loaders
+        found["data.not_shuffled"] = found["data.rank_overlap"] = [*self._stream(), *loaders]
         for cause in ELSEWHERE:
             found[cause] = [*self._elsewhere(), *self._drawn()]
         way = self._way()
@@ -196,6 +196,11 @@ class Reader:
                 return [place._replace(line=lines[-1], role=role)]
             return [place._replace(role=role)]
         return []
+
+    def _stream(self) -> list[Place]:
+        """A data set that gives its examples one after the other makes their order itself."""
+        given = self._function("items", "gives the examples in this order")
+        return [place for place in given if (place.symbol or "").endswith("__iter__")]
 
     def _chosen(self) -> list[Place]:
         """The last line on the way of the training rows that the held-out rows do not share."""
