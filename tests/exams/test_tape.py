@@ -249,6 +249,26 @@ def test_modes_are_followed_without_the_classes(tmp_path: Path) -> None:
     assert not torch.equal(first, second)
 
 
+def test_outputs_that_are_joined_for_one_loss_get_their_targets(tmp_path: Path) -> None:
+    seed_all(0)
+    model, x, y = nn.Linear(6, 3), noise(40, 6), numbers(3, 40)
+
+    def train() -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(6):
+            for start in range(0, 24, 8):
+                optimizer.zero_grad()
+                F.cross_entropy(model(x[start : start + 8]), y[start : start + 8]).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            with torch.no_grad():
+                F.cross_entropy(torch.cat([model(part) for part in torch.split(x[24:], 6)]), y[24:])
+
+    held = kept(tmp_path, train).val_batches
+    assert [len(batch.inputs[0]) for batch in held[:3]] == [6, 6, 4]
+    for batch, start in zip(held, (24, 30, 36), strict=False):
+        torch.testing.assert_close(batch.target, y[start : start + len(batch.inputs[0])])
+
+
 def test_validation_data_and_the_optimiser_are_kept(tmp_path: Path) -> None:
     seed_all(0)
     subject = kept(tmp_path, digits(dropping(), 16))

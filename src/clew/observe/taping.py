@@ -78,7 +78,7 @@ class Taper(Watch):
         self.iterator: weakref.ref[Any] | None = None
         self.backward_at = -1  # the step of the last backward
         self.target_at: int | None = None
-        self.waiting: dict[str, Any] | None = None
+        self.waiting: list[dict[str, Any]] = []  # inputs of an evaluation whose targets are still to be seen
         self.spent = 0.0
 
     # --- when calls are noted
@@ -156,6 +156,7 @@ class Taper(Watch):
         if event.evaluation:
             self._evaluated(event, given)
             return
+        self.waiting = []
         for position, tensor in enumerate(given):
             if id(tensor) not in self.arguments or self.arguments[id(tensor)][0]() is not tensor:
                 self.arguments[id(tensor)] = (weakref.ref(tensor), (event.model, position))
@@ -337,18 +338,23 @@ class Taper(Watch):
                 if found is not None:
                     data[missing[0]] = found
             else:
-                self.waiting = {name: tensor.detach().clone() for name, tensor in data.items()}
-                self.waiting["?"] = missing[0]
+                held = {name: tensor.detach().clone() for name, tensor in data.items()}
+                self.waiting = [*self.waiting, {**held, "?": missing[0]}][-MOST_BATCHES:]
                 return
         self._keep_validation(data)
 
     @when_sampled
     def loss(self, event: LossCall) -> None:
-        if self.waiting is None or event.grad or not isinstance(event.target, self.torch.Tensor):
+        if not self.waiting or event.grad or not isinstance(event.target, self.torch.Tensor):
             return
-        data, self.waiting = self.waiting, None
-        data[data.pop("?")] = event.target
-        self._keep_validation(data)
+        waiting, self.waiting = self.waiting, []
+        sizes = [_rows(data) for data in waiting]
+        together = event.target.dim() > 0 and len(event.target) == sum(sizes) and len(waiting) > 1
+        parts = self.torch.split(event.target, sizes) if together else [event.target]  # outputs that were joined for one loss
+        for data, target in zip(waiting if together else waiting[-1:], parts, strict=True):
+            if self.validations < MOST_BATCHES:
+                data[data.pop("?")] = target
+                self._keep_validation(data)
 
     def _keep_validation(self, data: dict[str, Any]) -> None:
         self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in data.values())
@@ -483,6 +489,12 @@ def _same(torch: Any, one: Any, other: Any) -> bool:
         and one.dtype == other.dtype
         and bool(torch.equal(one.detach().cpu(), other.detach().cpu()))
     )
+
+
+def _rows(data: dict[str, Any]) -> int:
+    """Examples of what waits for its target."""
+    first = next(value for name, value in data.items() if name != "?")
+    return len(first) if first.dim() else 1
 
 
 def _plain(value: Any) -> bool:
