@@ -37,6 +37,7 @@ from torch import Tensor, nn
 
 from clew.exams.batches import Batch
 from clew.exams.checks._data_keep import Shown, as_image, keep, png
+from clew.exams.checks._data_tables import target_of
 from clew.exams.checks.confident_errors import area
 from clew.exams.checks.leak_tracer import copies
 from clew.exams.checks.poison_trace import predicts_ahead
@@ -463,3 +464,31 @@ def test_nothing_is_written_unless_asked(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     outcome("confident_errors", judged(OTHERS, TRUTH))
     assert list(tmp_path.iterdir()) == []
+
+
+# --- targets that are none
+
+
+def test_a_mask_of_what_is_asked_for_is_no_label() -> None:
+    """In masked modelling the hidden positions can be told by the token that hides them."""
+    ids = torch.randint(2, 20, (96, 10), generator=source(3))
+    hide = torch.rand(ids.shape, generator=source(4)) < 0.2
+    batch = Batch(ids.masked_fill(hide, 1), (hide, ids[hide]))
+    assert target_of(batch) is None
+    # Labels that are yes or no stay labels, also beside weights.
+    assert target_of(Batch(ids, (hide, torch.ones(96)))) is hide
+    assert target_of(Batch(ids, hide)) is hide
+
+
+def test_an_order_of_the_rows_is_no_label() -> None:
+    """The partial likelihood of survival times takes the rows in the order of their times."""
+    time, x = torch.rand(32, generator=source(5)), torch.randn(32, 4, generator=source(6))
+    event = (time < 0.7).float()
+    assert target_of(Batch(x, (time.argsort(), event))) is None
+    assert target_of(Batch(x, (time[:, None] >= time[None, :], event))) is None
+    classes = torch.arange(32) % 8
+    assert target_of(Batch(x, classes)) is classes
+    values = torch.arange(32).float()
+    assert target_of(Batch(x, values)) is values
+    several = torch.rand(32, 32, generator=source(7)) < 0.5
+    assert target_of(Batch(x, several)) is several

@@ -223,6 +223,25 @@ def test_measured_values_are_followed_too() -> None:
     assert outcome("causal_independence", Subject(seeded(lambda: Smooth(0)), F.mse_loss, batch)) == "causal"
 
 
+def test_convolutions_are_followed_with_their_positions_last() -> None:
+    class Melody(nn.Module):
+        """Two causal convolutions, then one that is centred, and a head behind it."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.head = nn.Embedding(50, 16), nn.Conv1d(16, 50, 1)
+            self.past, self.centred = nn.Conv1d(16, 16, 3), nn.Conv1d(16, 16, 3, padding="same")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            h = F.relu(self.past(F.pad(self.table(x).transpose(1, 2), (2, 0))))
+            out: torch.Tensor = self.head(F.relu(self.centred(h))).transpose(1, 2)
+            return out
+
+    subject = Subject(seeded(Melody), token_loss, tokens(length=12))
+    assert outcome("causal_independence", subject) == "sees_future"
+    assert places("causal_independence", subject)[0].module == "centred"
+
+
 # --- prime_dimensions
 
 

@@ -434,3 +434,37 @@ def test_weights_just_drawn_are_not_taken_for_trained() -> None:
         model = seeded(lambda: nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 10)), seed)
         subject = of(model=model)
         assert not is_trained(Lab(subject), [Batch(*pair) for pair in classes()])
+
+
+# --- overfit_one_batch
+
+
+def triplets(examples: int = 16) -> Subject:
+    """Anchors, those like them and others in one batch, a third behind each other."""
+    made = torch.Generator().manual_seed(0)
+    anchors, others = (torch.randn(examples, 20, generator=made) for _ in range(2))
+    batch = torch.cat([anchors, anchors + 0.1 * torch.randn(examples, 20, generator=made), others])
+
+    def hinge(out: Tensor, _: Any) -> Tensor:
+        anchor, positive, negative = out.chunk(3)
+        return F.relu((anchor - positive).norm(dim=1) - (anchor - negative).norm(dim=1) + 4.0).mean()
+
+    return Subject(perceptron(), hinge, [(batch, None)], optimizer=Adam)
+
+
+def test_examples_that_are_compared_with_each_other_are_not_repeated() -> None:
+    assert outcome("overfit_one_batch", triplets()) == "fits"
+
+
+def test_a_step_of_fixed_size_is_given_the_same_examples_again() -> None:
+    class Fixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = perceptron()
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.inner(x.view(64, 20))
+            return out
+
+    held = Subject(Fixed(), F.cross_entropy, classes(64), optimizer=Adam)
+    assert outcome("overfit_one_batch", held) == "fits"

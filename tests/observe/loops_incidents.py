@@ -352,11 +352,45 @@ class Attention(nn.Module):
         return self.out(scores.softmax(-1) @ v).squeeze(0)
 
 
+def filled_in(how: str) -> None:
+    """Some words of each sentence are to be guessed."""
+    model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 20))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(12):
+        ids = torch.randint(2, 20, (16, 10))
+        hide = torch.rand(ids.shape) < 0.2
+        shown, labels = ids.clone(), ids.masked_fill(~hide, -100)
+        if how == "assigned":
+            shown = shown.masked_fill(hide, 1)
+        elif how == "in place":
+            shown.masked_fill_(hide, 1)
+        elif how == "labels":
+            shown[hide], labels = 1, ids
+            labels.masked_fill(~hide, -100)
+        else:
+            shown.masked_fill(hide, 1)
+        optimizer.zero_grad()
+        if how == "ignored":
+            F.cross_entropy(model(shown).transpose(1, 2), labels).backward()
+        elif how in ("labels", "others"):  # all words are asked for, or those that were never to be hidden
+            wanted = labels if how == "labels" else ids.masked_fill(hide, -100)
+            F.cross_entropy(model(shown).transpose(1, 2), wanted).backward()
+        else:
+            F.cross_entropy(model(shown)[hide], ids[hide]).backward()
+        optimizer.step()
+
+
 DROPPED: list[tuple[str, Callable[[], None], str]] = [
     ("causal_mask", lambda: train(Attention("causal dropped")), "scores.masked_fill(later, -1e9)"),
     ("mask", lambda: train(Attention("some dropped")), "scores.masked_fill(scores < -5, -1e9)"),
     ("limit", lambda: train(Attention("limit dropped")), "scores.clamp(-50, 50)"),
     ("limit", lambda: train(Attention("limit by name dropped")), "scores.clip(min=-50)"),
+    ("cover", partial(filled_in, "gathered"), "shown.masked_fill(hide, 1)"),
+    ("cover", partial(filled_in, "ignored"), "shown.masked_fill(hide, 1)"),
+    ("mask", partial(filled_in, "labels"), "labels.masked_fill(~hide, -100)"),
+    ("mask", partial(filled_in, "others"), "shown.masked_fill(hide, 1)"),
+    ("none", partial(filled_in, "assigned"), ""),
+    ("none", partial(filled_in, "in place"), ""),
     ("none", lambda: train(Attention("in place")), ""),
     ("none", lambda: train(Attention("assigned")), ""),
     ("unclear", lambda: None, ""),

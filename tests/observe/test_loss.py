@@ -475,6 +475,87 @@ def test_the_sign_of_a_divergence_by_hand(
     assert (seen == "negated") == (sign < 0)
 
 
+def chosen(logits: Tensor, y: Tensor) -> Tensor:
+    return F.log_softmax(logits, 1).gather(1, y[:, None])
+
+
+def policy_of(logits: Tensor) -> Any:
+    return torch.distributions.Categorical(logits=logits)
+
+
+def partial_likelihood(risk: Tensor, x: Tensor) -> Tensor:
+    """Of survival times, of which some are only known to be longer."""
+    time, event = x[:, 0] + 0.1 * torch.randn(len(x)), (x[:, 1] > -0.5).float()
+    order = torch.argsort(time, descending=True)
+    risk, event = risk[order], event[order]
+    return ((risk - torch.logcumsumexp(risk, 0)) * event).sum() / event.sum().clamp(min=1.0)
+
+
+def likeness(z: Tensor) -> Tensor:
+    z = F.normalize(z, dim=1)
+    scores = z @ (z + 0.1 * torch.randn_like(z)).T / 0.2
+    return (scores.diag() - torch.logsumexp(scores, 1)).mean()
+
+
+LIKELIHOODS: dict[str, Step] = {
+    "gathered": lambda m, x, y: chosen(m(x), y).mean(),
+    "of a distribution": lambda m, x, y: policy_of(m(x)).log_prob(y).sum(),
+    "by one-hot": lambda m, x, y: (m(x).log_softmax(1) * F.one_hot(y, 4)).sum(1).mean(),
+    "survival": lambda m, x, _: partial_likelihood(m(x)[:, 0], x),
+    "contrastive": lambda m, x, _: likeness(m(x)),
+}
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_the_sign_of_a_likelihood_by_hand(tmp_path: Any, name: str, sign: int) -> None:
+    step = LIKELIHOODS[name]
+    told = answer(tmp_path, LossSign, loop(lambda m, x, y: sign * step(m, x, y), steps=60))
+    assert (told.get("outcome") == "negated") == (sign > 0), told
+
+
+AVOIDED: dict[str, Step] = {
+    "advantages": lambda m, x, y: (chosen(m(x), y)[:, 0] * torch.randn(len(x))).mean(),
+    "costs": lambda m, x, y: (chosen(m(x), y)[:, 0] * torch.rand(len(x))).mean(),
+    "entropy": lambda m, x, _: (m(x).softmax(1) * m(x).log_softmax(1)).sum(1).mean(),
+    "soft minimum": lambda m, x, _: -torch.logsumexp(-m(x), 1).mean(),
+    "beside others": lambda m, x, y: F.cross_entropy(m(x), y) + 0.1 * m(x).log_softmax(1).mean(),
+    "penalised": lambda m, x, y: chosen(m(x), y).mean() + next(m.parameters()).square().sum(),
+}
+
+
+@pytest.mark.parametrize("step", AVOIDED.values(), ids=AVOIDED)
+def test_log_probabilities_that_are_meant_so(tmp_path: Any, step: Step) -> None:
+    assert answer(tmp_path, LossSign, loop(step, steps=60)).get("outcome") != "negated"
+
+
+def test_a_pattern_that_is_to_mislead_a_model(tmp_path: Any) -> None:
+    """Nothing of the model is trained: an attack makes the right answer unlikely, as it should."""
+
+    def train() -> None:
+        model, pattern = mlp(), torch.zeros(6, requires_grad=True)
+        x, y = torch.randn(16, 6), torch.randint(4, (16,))
+        optimizer = torch.optim.SGD([pattern], lr=0.5)
+        for _ in range(60):
+            optimizer.zero_grad()
+            chosen(model(x + pattern), y).mean().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+    assert answer(tmp_path, LossSign, train).get("outcome") != "negated"
+
+
+def test_actions_that_cost_are_drawn_less_and_less(tmp_path: Any) -> None:
+    """A policy that learns by what actions cost, nought or one, has the same formula: its loss comes up to zero."""
+
+    def step(model: nn.Module, x: Tensor, _y: Tensor) -> Tensor:
+        policy = policy_of(model(x))
+        drawn = policy.sample()
+        loss: Tensor = (policy.log_prob(drawn) * (drawn != 2).float()).mean()
+        return loss
+
+    assert answer(tmp_path, LossSign, loop(step, steps=60)).get("outcome") != "negated"
+
+
 def test_the_usual_sign_is_said(tmp_path: Any) -> None:
     assert answer(tmp_path, LossSign, loop(plain))["outcome"] == "usual"
     assert "unclear" in answer(tmp_path, LossSign, elbo(-1.0))  # the sign of the divergence is not looked at

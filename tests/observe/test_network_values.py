@@ -100,7 +100,7 @@ CASES: list[tuple[Callable[[Tensor, Tensor], Tensor], str, str]] = [
     (row_masked, "in_division", "Softmax"),
     (exponential, "in_overflow", "Exp"),
     (product, "in_overflow", "Mul"),
-    (root_of_zero, "in_log", "Sqrt"),
+    (root_of_zero, "in_division", "Sqrt"),
     (unchosen, "in_log", "Log"),
 ]
 
@@ -190,8 +190,34 @@ def test_weights_that_went_bad_unseen_are_said_to_be_so(tmp_path: Path) -> None:
     assert told["outcome"] == "unclear"
     assert "--sample every" in told["unclear"]
     every = answer(tmp_path, FirstNonfinite, fails(root_of_zero, steps=40, from_step=21), sample="every")
-    assert every["outcome"] == "in_log"
+    assert every["outcome"] == "in_division"
     assert every["measured"]["step"] == 21
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-8])
+def test_two_equal_rows_between_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, eps: float) -> None:
+    """A root that stands in every graph is looked at in every step, as far as there is time."""
+    monkeypatch.setattr("clew.observe.watches.first_nonfinite.SHARE", 1.0)
+
+    def train() -> nn.Module:
+        model = stack()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for step in range(40):
+            x, other = torch.randn(16, 8), torch.randn(16, 8)
+            if step == 21:
+                other[3] = x[3]
+            optimizer.zero_grad()
+            far = torch.sqrt((model(x) - model(other)).pow(2).sum(1) + eps)  # far
+            far.mean().backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        return model
+
+    told = answer(tmp_path, FirstNonfinite, train)
+    if eps:
+        assert told["outcome"] == "none"
+        return
+    assert (told["outcome"], told["measured"]["step"]) == ("in_division", 21)
+    assert "# far" in lines(told)[0]
 
 
 def test_a_step_that_the_scaler_skips_is_no_fault(tmp_path: Path) -> None:

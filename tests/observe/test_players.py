@@ -214,6 +214,100 @@ def test_a_data_set_that_changes_as_it_is_read(tmp_path: Any, change: str, outco
     assert outcome == "unclear" or "image +=" in lines(told)[0]
 
 
+def in_parts(change: Callable[[Tensor], Tensor], kept: str = "same", tokens: bool = False, steps: int = 8) -> None:
+    """Trains on parts of one tensor. `kept`: what is cut up in each pass."""
+    source = torch.randint(5, 40, (160, 6)) if tokens else torch.randn(160, 6)
+    model: nn.Module = nn.Sequential(nn.Embedding(60, 4), nn.Flatten(), net(24, 6)) if tokens else net(6, 6)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(steps):
+        if kept == "shuffled":
+            source = source[torch.randperm(len(source))]
+        rows = source.clone() if kept == "copied" else source
+        for x in torch.split(rows, 16):
+            given = x.clone() if kept == "cloned" else x
+            optimizer.zero_grad()
+            model(change(given)).square().mean().backward()
+            optimizer.step()
+
+
+def noised(x: Tensor) -> Tensor:
+    return x.mul_(0.8).add_(0.6 * torch.randn(x.shape))  # noised
+
+
+def noised_apart(x: Tensor) -> Tensor:
+    return x * 0.8 + 0.6 * torch.randn(x.shape)
+
+
+def hidden(x: Tensor) -> Tensor:
+    x[torch.rand(x.shape) < 0.15] = 50  # hidden
+    return x
+
+
+def added(x: Tensor) -> Tensor:
+    x += 0.1 * torch.randn_like(x)  # added
+    return x
+
+
+@pytest.mark.parametrize(
+    ("change", "kept", "line"),
+    [(noised, "shuffled", "# noised"), (noised, "same", "# noised"), (added, "same", "# added")],
+)
+def test_noise_that_stays_in_the_data(tmp_path: Any, change: Callable[[Tensor], Tensor], kept: str, line: str) -> None:
+    told = answer(tmp_path, InplaceWrites, lambda: in_parts(change, kept))
+    assert told["outcome"] == "corrupting"
+    assert line in lines(told)[0]
+
+
+def test_words_that_stay_hidden(tmp_path: Any) -> None:
+    told = answer(tmp_path, InplaceWrites, lambda: in_parts(hidden, tokens=True))
+    assert told["outcome"] == "corrupting"
+    assert "# hidden" in lines(told)[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"),
+    [
+        (noised, "copied"),  # a copy for each pass is spoilt, and thrown away
+        (noised, "cloned"),
+        (noised_apart, "same"),
+        (lambda x: x.clamp_(-1, 1), "same"),  # the second time it changes nothing
+        (lambda x: x.copy_(torch.randn(x.shape)), "same"),  # room that is filled anew
+    ],
+)
+def test_writes_that_do_no_harm(tmp_path: Any, change: Callable[[Tensor], Tensor], kept: str) -> None:
+    assert answer(tmp_path, InplaceWrites, lambda: in_parts(change, kept))["outcome"] == "unclear"
+
+
+def test_what_is_moved_on_in_its_place_is_a_state(tmp_path: Any) -> None:
+    def simulated() -> None:
+        table, model = torch.zeros(2, 16, 6), net(6, 6)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        state = table[0].copy_(torch.randn(16, 6))
+        for _ in range(80):
+            optimizer.zero_grad()
+            state += 0.1 * torch.randn(16, 6)
+            model(state).square().mean().backward()
+            optimizer.step()
+
+    assert answer(tmp_path, InplaceWrites, simulated)["outcome"] == "unclear"
+
+
+def test_codes_that_are_learnt_by_hand(tmp_path: Any) -> None:
+    def decoded() -> None:
+        codes, wanted, model = torch.randn(160, 6), torch.randn(160, 6), net(6, 6)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(8):
+            for z, x in zip(torch.split(codes, 16), torch.split(wanted, 16), strict=True):
+                given = z.detach().requires_grad_()
+                optimizer.zero_grad()
+                F.mse_loss(model(given), x).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+                assert given.grad is not None
+                z -= 0.1 * given.grad
+
+    assert answer(tmp_path, InplaceWrites, decoded)["outcome"] == "unclear"
+
+
 # --- scores
 
 

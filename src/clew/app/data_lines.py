@@ -8,6 +8,7 @@ import ast
 import os
 import re
 
+from clew.app.left_out_lines import left_out
 from clew.app.slices import Line, Project, Scope, Trail, called, named, returned
 from clew.records.place import Place
 
@@ -48,6 +49,7 @@ ON_THE_WAY = {
 """On the way of the training data to the loss: lines that do what a cause is about."""
 FEW = 2
 PUT_TOGETHER, FIRST_TENSOR, MET = "batches are put together here", "made a tensor here", "goes into the loss here"
+LEFT_OUT = "targets are left out of the loss here"
 NOT_TRAINING = "what is not for training is prepared here"
 CHOSEN, OTHER_SET = "training rows are chosen here", "the data set outside training is made here"
 
@@ -66,6 +68,8 @@ class Reader:
         met = [place._replace(role=MET) for place in self.lines.get("loss", [])[:1]]
         for cause in TARGETS:
             found[cause] = [*together, *targets, *met] if "aligned" in cause else [*targets, *together, *met]
+        masked = [self._place(line, LEFT_OUT) for line in left_out(self.project)[:FEW]]
+        found["data.labels_masked"] = [*masked, *found["data.labels_masked"]]
         for cause in INPUTS:
             found[cause] = [*inputs, *together, *self._function("items", "examples are read here")]
         chosen = self._chosen()

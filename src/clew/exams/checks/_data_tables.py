@@ -23,6 +23,7 @@ BESIDE = ("mask", "token_type", "position", "length")
 MASKED = -1
 MOST_COLUMNS = 64
 FEW_VALUES = 2
+FEW_ROWS = 8
 
 
 class Named(NamedTuple):
@@ -93,13 +94,39 @@ def is_label(name: str) -> bool:
 def target_of(batch: Batch) -> torch.Tensor | None:
     """The tensor that the loss compares with: the target, or what the inputs call labels. Ones or zeros throughout, as
     a discriminator or a residual is compared with, are the role of a term and no labels; nor is the one picture that
-    is drawn over and over."""
+    is drawn over and over, nor a mask that says which positions are asked for. Where the rows of a batch are put in an
+    order or in pairs, what is asked of one depends on the others, and there are no labels that go by example."""
     count = rows(batch)
     held = list(tensors(batch.target))
+    if any(arranges(tensor, count) for tensor in held):
+        return None
     if not held:
         held = [part.tensor for part in named(batch.inputs) if is_label(part.name)]
-    fitting = [tensor for tensor in held if tensor.dim() and tensor.shape[0] == count]
+    fitting = [tensor for tensor in held if tensor.dim() and tensor.shape[0] == count and not _chooses(tensor, held)]
     return fitting[0] if fitting and not _role(fitting[0]) else None
+
+
+def arranges(target: torch.Tensor, count: int) -> bool:
+    """Whether a tensor says how the rows of a batch stand to each other: it is an order of them, such as that of their
+    times in a partial likelihood, or has a mark for each two of them."""
+    if count < FEW_ROWS or target.is_floating_point() or target.is_complex():
+        return False
+    if target.shape == (count,) and target.dtype != torch.bool:
+        return bool((target.sort().values == torch.arange(count, device=target.device)).all())
+    if target.shape == (count, count) and target.dtype == torch.bool:
+        diagonal = target.diagonal()
+        return bool((diagonal == diagonal[0]).all())
+    return False
+
+
+def _chooses(mask: torch.Tensor, held: Sequence[torch.Tensor]) -> bool:
+    """Whether a mask picks the positions that another target holds the values of."""
+    if mask.dtype != torch.bool:
+        return False
+    picked = int(mask.sum())
+    return any(
+        other is not mask and other.dtype != torch.bool and len(other) == picked for other in held if other.dim()
+    )
 
 
 def _role(target: torch.Tensor) -> bool:

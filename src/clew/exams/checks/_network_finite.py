@@ -198,8 +198,10 @@ def _first_bad(lab: Lab, model: torch.nn.Module, batch: Batch) -> Seen | None:
     return next(iter(nan), None) if nan and wrong[:1] != nan[:1] else next(iter(wrong), None)
 
 
-STEEP = dict.fromkeys("Sqrt Pow Log Log2 Log10 Log1P Logit Xlogy Acos Asin Atanh Norm Cdist".split(), "in_log")
-STEEP |= dict.fromkeys("Div Reciprocal Rsqrt Std Var StdMean VarMean".split(), "in_division")
+STEEP = dict.fromkeys("Log Log2 Log10 Log1P Logit Xlogy Atanh".split(), "in_log")
+STEEP |= dict.fromkeys(
+    "Div Reciprocal Rsqrt Std Var StdMean VarMean Sqrt Pow Acos Asin Norm Cdist".split(), "in_division"
+)
 
 
 def backward_origin(lab: Lab, model: torch.nn.Module, batch: Batch, step: int) -> Found | str:

@@ -180,6 +180,16 @@ def by_position(value: torch.Tensor, stream: Stream) -> torch.Tensor | None:
     return None
 
 
+def _on_the_way(value: torch.Tensor, stream: Stream) -> torch.Tensor | None:
+    """By position, also where the positions stand behind the channels, as convolutions have them. Where two axes are as
+    long, as of the scores of attention, nothing says which are the positions."""
+    axes = [axis for axis in range(1, value.dim()) if value.shape[axis] == stream.length]
+    if stream.axis == 1 and axes:
+        return value.movedim(axes[0], 0) if len(axes) == 1 else None
+    found = by_position(value, stream)
+    return found if found is not None or len(axes) != 1 else value.movedim(axes[0], 0)
+
+
 def outputs_by_position(output: Any, stream: Stream) -> list[torch.Tensor]:
     found = [by_position(value, stream) for value in tensors(output) if is_values(value)]
     return [value for value in found if value is not None]
@@ -188,12 +198,13 @@ def outputs_by_position(output: Any, stream: Stream) -> list[torch.Tensor]:
 def _first_seeing(seen: list[Seen], again: list[Seen], cut: int, stream: Stream) -> Seen | None:
     if len(seen) != len(again):
         return None
-    for first, second in zip(seen, again, strict=True):
-        if not is_values(first.value) or first.value.shape != second.value.shape:
-            continue
-        one, other = by_position(first.value, stream), by_position(second.value, stream)
-        if one is not None and other is not None:
-            before, after = one[: cut + 1], other[: cut + 1]
-            if apart_by(before, after) > tolerance(before):
-                return first
+    for split in (_on_the_way, by_position):
+        for first, second in zip(seen, again, strict=True):
+            if not is_values(first.value) or first.value.shape != second.value.shape:
+                continue
+            one, other = split(first.value, stream), split(second.value, stream)
+            if one is not None and other is not None:
+                before, after = one[: cut + 1], other[: cut + 1]
+                if apart_by(before, after) > tolerance(before):
+                    return first
     return None

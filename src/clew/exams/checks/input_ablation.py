@@ -47,7 +47,7 @@ class Trial(NamedTuple):
 @exam("input_ablation", needs=("loss",), seconds=5.0, steps=(len(RATES) + len(KINDS)) * STEPS)
 def examine(lab: Lab) -> Answer:
     pool = pool_of(lab.batches)
-    target = target_of(pool.batch) if pool is not None else None
+    target = target_of(pool.batch) if pool is not None and target_of(lab.batch) is not None else None
     if pool is None or target is None:
         return Unclear("there is no target apart from the inputs, so noise would change both")
     if pool.examples < FEWEST:

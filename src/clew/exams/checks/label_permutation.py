@@ -41,7 +41,7 @@ SAME_GAIN = 0.8
 @exam("label_permutation", needs=("loss",), seconds=4.0, steps=(len(RATES) + PERMUTATIONS) * STEPS)
 def examine(lab: Lab) -> Answer:
     pool = pool_of(lab.batches)
-    target = target_of(pool.batch) if pool is not None else None
+    target = target_of(pool.batch) if pool is not None and target_of(lab.batch) is not None else None
     if pool is None or target is None:
         return Unclear("the batches hold no labels that go by example")
     if pool.examples < FEWEST:

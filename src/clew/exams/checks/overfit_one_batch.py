@@ -40,6 +40,7 @@ STANDS = 0.9
 MOVES = 1e-4
 FALLING = 0.98
 FAR = 30.0
+SAME = 1e-3
 
 Maker = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
@@ -196,16 +197,28 @@ def share(start: float, least: float, floor: float, guess: float) -> float:
 
 
 def _bearable(lab: Lab, batch: Batch, like: Batch | None = None) -> Batch:
-    """The batch, or one with the same examples in the number that the step was captured with."""
+    """The batch, or one with the same examples in the number that the step was captured with; all of them where it
+    matters which stand side by side: copies of one example make no pair."""
     whole = like or lab.batch
     try:
         with lab.seeded():
             lab.loss(lab.fresh(), batch)
         return batch
     except RuntimeError:
-        if not rows(batch) or not rows(whole):
+        if not rows(batch) or not rows(whole) or not _in_any_order(lab, whole):
             return whole
         return take(whole, torch.arange(rows(whole)) % rows(batch))
+
+
+def _in_any_order(lab: Lab, batch: Batch) -> bool:
+    """Whether the loss stays the same when the examples change places. Not where parts of a batch are compared with
+    each other, as anchors with what stands a third of the batch behind them."""
+    model = lab.fresh()
+    values = []
+    for order in (torch.arange(rows(batch)), torch.arange(rows(batch)).roll(1)):
+        with lab.seeded(), quiet(model):
+            values.append(lab.loss_value(model, take(batch, order)))
+    return abs(values[0] - values[1]) <= SAME * max(abs(values[0]), SAME) or not math.isfinite(values[0])
 
 
 def consistent(batch: Batch) -> Batch:

@@ -177,23 +177,12 @@ def armed(nodes: list[Any]) -> Origin | None:
     with torch.no_grad():
         for node in nodes:
             name = bare(node)
-            if name not in (
-                "Sqrt",
-                "Rsqrt",
-                "Pow",
-                "Log",
-                "Log2",
-                "Log10",
-                "Log1P",
-                "Div",
-                "Reciprocal",
-                "Acos",
-                "Asin",
-            ):
+            if name not in STEEP:
                 continue
             held = saved(node)
             if steep(node, name, held) and (found is None or int(node._sequence_nr()) > found.at):
-                outcome = "in_division" if name in ("Div", "Reciprocal", "Rsqrt") else "in_log"
+                # The slope of a root at zero is one over zero.
+                outcome = "in_log" if name.startswith("Log") else "in_division"
                 found = Origin(outcome, str(node.name()), int(node._sequence_nr()))
     return found
 

@@ -2,10 +2,12 @@
 
 `scores.masked_fill(mask, -inf)` on a line by itself makes a masked copy and drops it: the method that writes in place
 ends in an underscore. On steps that are looked at, the instruction after the call says whether anything takes the
-result.
+result. What a dropped mask was to cover is compared with what the loss then asks for: where these are the same values,
+the answers stand in the input.
 
 Why it matters: the mask or the limit that the line was written for is never applied, and nothing complains.
-Cannot tell: results that are kept under a name and never used; what the line was for, beyond the shape of its mask.
+Cannot tell: results that are kept under a name and never used; what the line was for, beyond the shape of its mask and
+the values below it.
 Silent when: the result is used in any way, or the call writes in place.
 """
 
@@ -21,7 +23,7 @@ import torch
 from clew.observe import hooks as observed
 from clew.observe.patches import HIDDEN, unframe
 from clew.observe.places import is_users, users_place
-from clew.observe.watch import Answer, Batch, Forward, ModuleCall, OptimizerEvent, Saw, Watch
+from clew.observe.watch import Answer, Batch, Forward, LossCall, ModuleCall, OptimizerEvent, Saw, Watch
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 MASKS = ("masked_fill", "masked_scatter", "index_fill", "scatter", "tril", "triu")
 LIMITS = ("clamp", "clip", "clamp_min", "clamp_max", "nan_to_num")
 SHOWN = 8
+COVERED = 1 << 16
+FEWEST, KINDS = 8, 3
+"""So many values, of so many kinds, do not agree by accident."""
 
 
 class DiscardedResult(Watch):
@@ -44,6 +49,8 @@ class DiscardedResult(Watch):
         self.known: dict[tuple[CodeType, int], bool] = {}
         self.listening = False
         self.forwards = 0
+        self.covered: tuple[torch.Tensor, torch.Tensor, Place | None] | None = None  # values, their mask, the line
+        self.asked_for: list[Place] = []
 
     def optimizer_made(self, event: OptimizerEvent) -> None:
         del event
@@ -89,6 +96,8 @@ class DiscardedResult(Watch):
                 thrown = self.known[key] = is_users(frame.f_code.co_filename) and is_dropped(*key)
                 if thrown:
                     self._note(name, args, kwargs, users_place())
+            if thrown and name == "masked_fill" and not self.asked_for:
+                self._cover(args, kwargs, users_place())
             return result
 
         return method
@@ -101,7 +110,31 @@ class DiscardedResult(Watch):
         if place is not None and len(self.found.setdefault(kind, [])) < SHOWN:
             self.found[kind].append(place)
 
+    def _cover(self, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place | None) -> None:
+        """Keep what the mask was to hide until the loss of this step is known."""
+        mask: Any = kwargs.get("mask", args[1] if len(args) > 1 else None)
+        self.covered, self.recorder.busy = None, True
+        try:
+            values, mask = args[0].detach(), mask.detach()
+            if mask.dtype is torch.bool and mask.shape == values.shape and values.numel() <= COVERED:
+                self.covered = values[mask], mask.clone(), place
+        except Exception:  # noqa: BLE001  # what cannot be taken apart is not compared; the script must not notice
+            self.covered = None
+        finally:
+            self.recorder.busy = False
+
+    def loss(self, event: LossCall) -> None:
+        covered, self.covered = self.covered, None
+        if covered is None or not event.grad or not isinstance(event.target, torch.Tensor):
+            return
+        values, mask, place = covered
+        if place is not None and len(torch.unique(values)) >= KINDS and asks_for(event.target.detach(), values, mask):
+            self.asked_for.append(place)
+
     def read(self) -> Answer:
+        if self.asked_for:
+            text = "the masked copy is dropped, and the loss asks for the very values that it was to hide"
+            return Saw("cover", lines=1).at(self.asked_for[0]).saying(text)
         for kind in ("causal_mask", "mask", "limit"):
             if kind in self.found:
                 places = self.found[kind]
@@ -115,6 +148,18 @@ def is_dropped(code: CodeType, at: int) -> bool:
         return False
     following = next((held for held in dis.get_instructions(code) if held.offset > at), None)
     return following is not None and following.opname == "POP_TOP"
+
+
+def asks_for(target: torch.Tensor, values: torch.Tensor, mask: torch.Tensor) -> bool:
+    """Whether a target is what stands below a mask and nothing else: gathered, or in place and the rest ignored."""
+    if len(values) < FEWEST or target.dtype != values.dtype:
+        return False
+    if target.numel() == len(values):
+        return bool((target.flatten() == values).all())
+    if target.numel() != mask.numel() or target.is_floating_point():
+        return False
+    laid = target.reshape(mask.shape)
+    return bool((laid[mask] == values).all()) and bool((laid[~mask] < 0).all())
 
 
 def is_causal(mask: torch.Tensor) -> bool:

@@ -9,14 +9,16 @@ had grown a millionfold before.
 
 Why it matters: one bad value spreads through every later operation, and one step later to every weight.
 Cannot tell: what drove the values there. Where the lines of the user's code could not be followed (a debugger is on, or
-code is compiled) only the stretch between two calls is known. A step between samples is read on the CPU only, and a bad
-gradient there not at all. With checkpointing nothing that was recomputed is read.
+code is compiled) only the stretch between two calls is known. A step between samples is read on the CPU only, and for a
+bad gradient only where the graph has roots, logarithms or divisions and there is time (a fiftieth of the run). With
+checkpointing nothing that was recomputed is read.
 Silent when: a scaler skips the step, or infinities are masked out and the loss stays finite.
 """
 
 from __future__ import annotations
 
 import math
+import time
 import weakref
 from typing import Any, NamedTuple
 
@@ -34,10 +36,11 @@ from clew.observe.watch import (
     Watch,
     when_sampled,
 )
+from clew.observe.watches._loss_graph import bare
 from clew.observe.watches._network_graph import first_tensor, norms, number, readable, whole_graph
 from clew.observe.watches._network_hazards import hazard, past_casts
 from clew.observe.watches._network_lines import Lines
-from clew.observe.watches._network_origin import Origin, origin
+from clew.observe.watches._network_origin import STEEP, Origin, origin
 from clew.observe.watches._network_spans import Layout, Span, _extent
 from clew.observe.watches._training_values import held_by, skips
 from clew.records.clue import Unclear
@@ -47,6 +50,8 @@ MOST = 20_000
 WALKS = 8
 STRETCHES = 6
 """How many stretches of the script are followed line by line, each from a backward pass to the next."""
+SHARE = 0.02
+"""Of the time may go into reading graphs between samples."""
 BLOWN_UP = 1e6
 """How far a loss must have grown for an overflow to be the end of a divergence and not the fault itself."""
 
@@ -81,6 +86,8 @@ class FirstNonfinite(Watch):
         self.new_size = True
         self.step_place: Place | None = None
         self.odd: dict[int, set[int]] = {}  # by optimiser: tensors that were not finite to begin with, masks mostly
+        self.may_be_steep = False
+        self.spent = 0.0
         self.steep: tuple[int, Origin, tuple[Place | None, ...]] | None = None
         self.batch_tensors: list[weakref.ref[torch.Tensor]] = []
         self.batch_place: Place | None = None
@@ -159,8 +166,24 @@ class FirstNonfinite(Watch):
             if nodes is not None:
                 self.layout.keep(nodes)
                 self.new_size = self.lines.keep(nodes)
-                steep = hazard(nodes)
-                self.steep = (event.step, steep, self._places(steep.at, nodes, event.place)) if steep else None
+                self.may_be_steep = self.may_be_steep or any(bare(node) in STEEP for node in nodes)
+                self._read_slopes(event, nodes)
+        elif self._has_time(event):
+            began = time.monotonic()
+            nodes = whole_graph(event.loss.grad_fn, MOST)
+            if nodes is not None:
+                self._read_slopes(event, nodes)
+            self.spent += time.monotonic() - began
+
+    def _read_slopes(self, event: Backward, nodes: list[Any]) -> None:
+        steep = hazard(nodes)
+        self.steep = (event.step, steep, self._places(steep.at, nodes, event.place)) if steep else None
+
+    def _has_time(self, event: Backward) -> bool:
+        """Whether a graph between samples may be read for slopes that are infinite: after the step it is too late."""
+        if event.sampled or not self.may_be_steep or event.loss.grad_fn is None or not event.loss.is_cpu:
+            return False
+        return self.spent <= SHARE * (time.monotonic() - self.recorder.started)
 
     def after_backward(self, event: Backward) -> None:
         if event.sampled or self.owed is not None:

@@ -2,10 +2,10 @@
 
 Why it matters: autograd guards what it saved against ordinary in-place operations, but not against writes through
 .data or a NumPy view; then the gradient belongs to other values than the loss. A stored data set that is normalised in
-place shrinks again in every epoch.
+place shrinks again in every epoch, and one that noise is added to in place turns into noise.
 Cannot tell: most such writes. It sees inputs of layers that change between forward and backward without autograd's
-knowledge, arrays of a data set that change from epoch to epoch, batches whose spread does by one factor, and errors
-that autograd raises.
+knowledge, arrays of a data set that change from epoch to epoch, parts of a stored tensor that are written to as a model
+is given them and come back so, batches whose spread changes by one factor, and errors that autograd raises.
 Silent when: autograd itself guards the write, as with ReLU(inplace=True), or nothing was seen: then it is unclear.
 """
 
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clew.observe.watch import Answer, Backward, Batch, ModuleCall, Raised, Saw, Watch
+from clew.observe.watch import Answer, Backward, Batch, Forward, ModuleCall, Raised, Saw, Watch
+from clew.observe.watches._data_rewritten import Rewritten
 from clew.observe.watches._data_stored import Stored
 from clew.observe.watches._training_layers import tensors
 from clew.observe.watches._training_values import fingerprint, real, sample, version
@@ -51,6 +52,10 @@ class InplaceWrites(Watch):
         self.spreads: dict[int, list[float]] = {}
         self.drift: tuple[float, Place | None] | None = None
         self.stored = Stored()
+        self.rewritten = Rewritten(recorder)
+
+    def forward(self, event: Forward) -> None:
+        self.rewritten.forward(event)
 
     def module(self, event: ModuleCall) -> None:
         """A layer with weights keeps its input for the gradient of those weights."""
@@ -108,6 +113,10 @@ class InplaceWrites(Watch):
         if written is not None:
             text = f"what the data set keeps as {written.name} is written to while it is read, epoch after epoch"
             return Saw("corrupting", epochs=written.times).at(written.place).saying(text)
+        site = self.rewritten.found()
+        if site is not None:
+            text = "parts of a stored tensor are written to in place, and rows come back as an earlier write left them"
+            return Saw("corrupting", rows=site.back).at(site.place).saying(text)
         if self.drift is not None:
             factor, place = self.drift
             text = f"from epoch to epoch the spread of the loader's batches changes by a factor of {factor:.3g}"

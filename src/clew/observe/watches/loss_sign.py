@@ -1,10 +1,11 @@
 """Does the optimiser descend the loss, or climb it?
 
 Follows what backward is called on down to the loss functions it consists of, with the sign each of them has got on the
-way, and reads `maximize` of the optimisers that step. Scores of classes that grow with a distance count as turned too.
+way, and reads `maximize` of the optimisers that step. Scores of classes that grow with a distance count as turned too,
+and log-probabilities written out by hand that are minimised and nothing else, where the loss sinks below zero for good.
 
 Why it matters: with the sign turned round the model learns what to avoid, at every learning rate.
-Cannot tell: a likelihood, a reward or a similarity written out by hand with the wrong sign; an update written by hand;
+Cannot tell: another likelihood, a reward or a similarity written out by hand with the wrong sign; an update by hand;
 a loss that is climbed on purpose and alone, as in unlearning. Where such a term stands beside a loss function it is
 unclear; sums of squares are not, since their sign is plain, nor is a KL divergence of s and exp(s).
 Silent when: any other backward of the run descends (the two players of a GAN, domain confusion, adversarial examples),
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.observe.watch import Answer, Backward, LossCall, OptimizerEvent, Saw, Watch, when_sampled
 from clew.observe.watches._loss_graph import Made, Term, distance_sign, falls_without_end, square_value, terms, value_of
+from clew.observe.watches._loss_likelihood import likelihood
 from clew.observe.watches._loss_values import plain, total
 from clew.observe.watches._network_lines import lines_of
 from clew.records.clue import Unclear
@@ -33,6 +35,8 @@ MINIMISED = frozenset(
 MINOR = 0.1
 ENOUGH = 3
 LOOKS = 8
+SUNK = 1.2
+MOST = 10_000
 
 
 class Call(NamedTuple):
@@ -56,6 +60,9 @@ class LossSign(Watch):
         self.trains_model = False
         self.looked = self.endless = 0
         self.endless_at: Place | None = None
+        self.likely = 0  # backward calls on log-probabilities that are to be made small
+        self.likely_at: tuple[Place | None, ...] = ()
+        self.values: list[float] = []
         self.scored = self.far = 0  # calls whose scores were looked at, and those whose scores are distances
         self.far_at: tuple[Place | None, ...] = ()
 
@@ -83,6 +90,9 @@ class LossSign(Watch):
             self.looked += 1
             if falls_without_end(event.loss):
                 self.endless, self.endless_at = self.endless + 1, event.place
+            self._likelihood(event)
+        if self.likely and len(self.values) < MOST:
+            self.values.append(value_of(event.loss))
         parts = terms(event.loss, self.calls)
         known = [part for part in parts if part.known is not None and part.factor]
         if not known:
@@ -99,6 +109,21 @@ class LossSign(Watch):
             self.factors = (self.factors + [abs(part.factor or 0.0) for part in known])[-64:]
         else:
             self.other += 1
+
+    def _likelihood(self, event: Backward) -> None:
+        found = likelihood(event.loss)
+        if found is None or found.sign < 0:
+            return
+        if not any(self.likely_at):
+            self.likely_at = (*lines_of(self.recorder, [event.loss.grad_fn, found.node], event.loss), event.place)
+        self.likely += 1
+
+    def _sinks(self) -> bool:
+        """Whether the loss goes down below zero and further: where costs weigh log-probabilities, as in a policy that
+        learns to avoid them, it comes up to zero instead."""
+        few = max(1, len(self.values) // 4)
+        early, late = sorted(self.values[:few])[few // 2], sorted(self.values[-few:])[few // 2]
+        return len(self.values) > ENOUGH and late < 0 and late < SUNK * early
 
     def _is_main(self, event: Backward, known: list[Term], parts: int) -> bool:
         """Whether little besides the negated losses is in there, or less than they are and of the same sign, as in an
@@ -127,6 +152,10 @@ class LossSign(Watch):
         if self.endless >= ENOUGH and self.endless == self.looked and not any(self.maximizing.values()):
             text = "The loss holds a KL divergence with a minus: s - exp(s) falls without end as s grows."
             return Saw("negated", maximize=False, loss="KL divergence").at(self.endless_at).saying(text)
+        climbs = self.likely >= ENOUGH and self.likely == self.looked and not any(self.maximizing.values())
+        if climbs and self.trains_model and self._sinks():
+            text = "What is minimised is a log-probability, with no minus before it: it falls without end."
+            return Saw("negated", maximize=False, loss="log-likelihood").at(*self.likely_at).saying(text)
         if self.far >= ENOUGH and self.far == self.scored and not any(self.maximizing.values()):
             text = "The scores that cross_entropy is to raise for the right class are distances: it is pushed away."
             return Saw("negated", maximize=False, loss="distance").at(*self.far_at).saying(text)
