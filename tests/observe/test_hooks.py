@@ -392,7 +392,7 @@ def test_a_later_stage_is_looked_at_from_its_second_step_on(tmp_path: Path) -> N
             optimizer = torch.optim.SGD([weight], lr=0.1)
             for _ in range(500):
                 sampled += [recorder.step] if recorder.sampled else []
-                weight.square().sum().backward()
+                weight.square().sum().backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
     assert {1001, 1002, 1003, 1004, 1005} <= set(sampled)
     # One that is made again and again is no stage of its own.

@@ -1,8 +1,8 @@
 """Hands every event of a run to the watches, keeps the count of steps, and writes down what they see.
 
 One recorder per process. It decides which steps are sampled: the first ten, then ever sparser ones, and some more where
-a later stage begins with an optimiser of its own. Between samples an event costs a few counters and nothing waits for the
-device.
+a later stage begins with an optimiser of its own. Between samples an event costs a few counters and nothing waits for
+the device.
 """
 
 from __future__ import annotations

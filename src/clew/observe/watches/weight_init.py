@@ -1,8 +1,8 @@
 """Are the initial weights random and of the usual size?
 
 At the first training pass, before any step, multiplies the standard deviation of each trained weight matrix by the
-square root of its fan-in. A matrix whose rows are all equal is followed over the next steps, and so is one of zeros that
-an optimiser holds for the first time later on, as where adapters are put into a trained model.
+square root of its fan-in. A matrix whose rows are all equal is followed over the next steps, and so is one of zeros
+that an optimiser holds for the first time later on, as where adapters are put into a trained model.
 
 Why it matters: equal units compute the same and stay equal; a scale that is off by a large factor is off again at every
 further layer.
