@@ -246,6 +246,12 @@ def test_positions_that_are_drawn_again_at_every_step(tmp_path: Path, case: str,
         assert text_at(answer).startswith("starts = torch.rand")
 
 
+def test_draws_are_made_where_the_script_wants_them(tmp_path: Path) -> None:
+    with watching(tmp_path, [BatchRepeats]), torch.device("meta"):
+        assert torch.randint(3, (2,)).is_meta
+        assert torch.randperm(3).is_meta
+
+
 # --- rows that stand on both sides
 
 

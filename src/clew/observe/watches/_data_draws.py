@@ -43,7 +43,7 @@ class Draws:
 
     def attach(self) -> None:
         patches = patches_of(self.recorder())
-        if patches is not None:
+        if patches is not None and _devices_known():
             for name in DRAWING:
                 patches.replace(torch, name, functools.partial(_around, weakref.ref(self)))
 
@@ -71,6 +71,17 @@ class Draws:
             if kind not in self.varied and len(steps) >= least and kind.size >= rows and kind.of > rows:
                 return kind.place
         return None
+
+
+def _devices_known() -> bool:
+    """`with torch.device(...)` knows the functions that make tensors by what they are when it first asks: it asks now,
+    before they are replaced."""
+    try:
+        from torch.utils import _device
+
+        return torch.randint in _device._device_constructors()
+    except (ImportError, AttributeError):
+        return False
 
 
 def _readable(result: Any) -> bool:
