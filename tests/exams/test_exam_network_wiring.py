@@ -1,5 +1,6 @@
 """Exams of the wiring on subjects with a fault, on sound ones that look like it, and where nothing can be said."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from network_subjects import (
     values,
     why,
 )
+from taping import kept
 from torch import nn
 
 from clew.exams.subject import Subject
@@ -138,6 +140,48 @@ def test_time_first_is_no_mixing() -> None:
 def test_an_axis_that_nothing_names_is_unclear() -> None:
     turned = [(given.t().contiguous(), torch.zeros_like(wanted.t())) for given, wanted in tokens()]
     assert "axis 0" in why("batch_independence", Subject(seeded(Words), token_loss, turned))
+
+
+class Codes(nn.Module):
+    """The nearest of some codes stands for each example. They begin as vectors of the first batch."""
+
+    def __init__(self, mixes: bool) -> None:
+        super().__init__()
+        self.first, self.head, self.mixes = nn.Linear(20, 4), nn.Linear(4, 10), mixes
+        self.codes: torch.Tensor
+        self.register_buffer("codes", torch.randn(6, 4))
+        self.started = False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z = self.first(x)
+        if self.training and not self.started and not self.mixes:
+            with torch.no_grad():
+                self.codes.copy_(z[torch.randint(len(z), (6,))])
+            self.started = True
+        chosen = self.codes[torch.cdist(z, self.codes).argmin(1)]
+        if self.mixes:
+            z = z.t().reshape(z.shape)
+        out: torch.Tensor = self.head(z + (chosen - z).detach() if not self.mixes else z)
+        return out
+
+
+@pytest.mark.parametrize("exam", ["batch_independence", "poison_trace"])
+@pytest.mark.parametrize("mixes", [False, True])
+def test_what_training_keeps_of_a_batch_mixes_nothing(tmp_path: Path, exam: str, mixes: bool) -> None:
+    def train() -> None:
+        torch.manual_seed(0)
+        model = Codes(mixes)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(4):
+            for given, labels in classes(16):
+                optimizer.zero_grad()
+                F.cross_entropy(model(given), labels).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+
+    subject = kept(tmp_path, train)
+    assert (outcome(exam, subject) in ("mixes", "from_other_rows")) == mixes
+    if exam == "batch_independence" and not mixes:
+        assert "writes into codes" in why(exam, subject)
 
 
 def test_a_captured_step_that_mixes_names_its_line() -> None:

@@ -1,5 +1,6 @@
 """What stands beside the models: parameters of the script's own, one look at a whole set, an actor and its critic."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -208,4 +209,73 @@ def test_one_batch_of_another_loader_now_and_then(tmp_path: Any, mode: str, outc
             others, wanted = next(iter(held))
             F.cross_entropy(model(others), wanted).item()
 
+    assert answer(tmp_path, ModeInValidation, loop)["outcome"] == outcome
+
+
+def averaged(look: Callable[[nn.Module, DataLoader[Any]], None], each: str = "") -> None:
+    """A moving average of the weights, looked at after every epoch; `each` says what it does on the training steps."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Dropout(0.5), nn.Linear(16, 2))
+    average = copy.deepcopy(model).requires_grad_(False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+    x, y = torch.randn(120, 6), torch.randint(0, 2, (120,))
+    training = DataLoader(TensorDataset(x[:60], y[:60]), batch_size=10, shuffle=True)
+    held = DataLoader(TensorDataset(x[60:], y[60:]), batch_size=20)
+    for _ in range(4):
+        for a, b in training:
+            loss = F.cross_entropy(model(a), b)
+            with torch.no_grad():
+                for view in (a, a + 0.1 * torch.randn_like(a)) if each else ():
+                    F.cross_entropy(average(view), b)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            with torch.no_grad():
+                for slow, fast in zip(average.parameters(), model.parameters(), strict=True):
+                    slow.lerp_(fast, 0.1)
+        with torch.no_grad():
+            look(average, held)
+
+
+def scores(average: nn.Module, val_loader: DataLoader[Any]) -> None:
+    for a, b in val_loader:
+        F.cross_entropy(average(a), b)
+
+
+def counts(average: nn.Module, val_loader: DataLoader[Any]) -> None:
+    print(sum(int((average(val_x).argmax(1) == val_y).sum()) for val_x, val_y in val_loader))
+
+
+def labels(average: nn.Module, others: DataLoader[Any]) -> None:
+    """Answers for unlabelled examples, which training may use."""
+    print(len([average(a).argmax(1) for a, _ in others]))
+
+
+def settles(average: nn.Module, others: DataLoader[Any]) -> None:
+    """Statistics of the average, then a look in eval mode."""
+    for a, _ in others:
+        average(a)
+    average.eval()
+    scores(average, others)
+    average.train()
+
+
+def samples(average: nn.Module, val_loader: DataLoader[Any]) -> None:
+    for a, b in val_loader:
+        F.cross_entropy(torch.stack([average(a) for _ in range(5)]).mean(0), b)
+
+
+@pytest.mark.parametrize(
+    ("loop", "outcome"),
+    [
+        (lambda: averaged(scores), "train"),
+        (lambda: averaged(counts), "train"),
+        (lambda: averaged(lambda average, held: scores(average.eval(), held)), "eval"),
+        (lambda: averaged(labels), "unclear"),
+        (lambda: averaged(settles), "eval"),
+        (lambda: averaged(samples), "unclear"),
+        (lambda: averaged(lambda _average, _held: None, each="a teacher"), "unclear"),
+    ],
+)
+def test_an_average_of_the_weights_is_looked_at(tmp_path: Any, loop: Callable[[], None], outcome: str) -> None:
     assert answer(tmp_path, ModeInValidation, loop)["outcome"] == outcome

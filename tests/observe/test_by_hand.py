@@ -201,6 +201,57 @@ def test_a_seed_of_each_step_does_not(tmp_path: Path) -> None:
     assert answers(tmp_path, partial(drawn, False), BatchRepeats)["batch_repeats"]["outcome"] == "unclear"
 
 
+def windows(case: str, steps: int = 24) -> None:
+    """Stretches of a long series, from positions that are drawn for every step."""
+    series = torch.randn(500, generator=torch.Generator().manual_seed(5))
+    kept = torch.Generator().manual_seed(0)
+    model = nn.Sequential(nn.Linear(7, 8), nn.ReLU(), nn.Linear(8, 2))
+    whole = torch.stack([series[start : start + 8] for start in range(40)])
+
+    def batch(part: Tensor, size: int = 16) -> Tensor:
+        generator = kept if case == "kept" else torch.Generator().manual_seed(0)
+        if case == "shuffled":
+            starts = torch.randperm(len(part) - 8, generator=generator)[:size]
+        else:
+            starts = torch.randint(0, len(part) - 8, (size,), generator=generator)
+        return torch.stack([part[start : start + 8] for start in starts.tolist()])
+
+    def loss_of(step: int) -> Tensor:
+        del step
+        rows = whole if case.startswith("whole") else batch(series[:400])
+        if case in ("anew", "whole and looked at"):  # a look at some held-out windows, always the same
+            with torch.no_grad():
+                model(batch(series[400:], 5)[:, :-1])
+        if case == "whole in another order":
+            rows = whole[torch.randperm(40, generator=torch.Generator().manual_seed(0))]
+        return F.cross_entropy(model(rows[:, :-1]), (rows[:, -1] > 0).long())
+
+    descend(model, loss_of, steps)
+
+
+@pytest.mark.parametrize(
+    ("case", "outcome"),
+    [
+        ("anew", "same"),
+        ("shuffled", "same"),
+        ("kept", "unclear"),
+        ("whole and looked at", "unclear"),
+        ("whole in another order", "unclear"),
+    ],
+)
+def test_positions_that_are_drawn_again_at_every_step(tmp_path: Path, case: str, outcome: str) -> None:
+    answer = answers(tmp_path, partial(windows, case), BatchRepeats)["batch_repeats"]
+    assert answer["outcome"] == outcome, answer
+    if outcome == "same":
+        assert text_at(answer).startswith("starts = torch.rand")
+
+
+def test_draws_are_made_where_the_script_wants_them(tmp_path: Path) -> None:
+    with watching(tmp_path, [BatchRepeats]), torch.device("meta"):
+        assert torch.randint(3, (2,)).is_meta
+        assert torch.randperm(3).is_meta
+
+
 # --- rows that stand on both sides
 
 

@@ -384,6 +384,21 @@ def test_samples_grow_sparser(tmp_path: Path) -> None:
     assert all(SPARSE <= gap <= SPARSEST for gap in late)
 
 
+def test_a_later_stage_is_looked_at_from_its_second_step_on(tmp_path: Path) -> None:
+    with watching(tmp_path, []) as recorder:
+        weights = [nn.Parameter(torch.ones(2)) for _ in range(8)]
+        sampled = []
+        for weight in weights:
+            optimizer = torch.optim.SGD([weight], lr=0.1)
+            for _ in range(500):
+                sampled += [recorder.step] if recorder.sampled else []
+                weight.square().sum().backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+    assert {1001, 1002, 1003, 1004, 1005} <= set(sampled)
+    # One that is made again and again is no stage of its own.
+    assert not {3501, 3502, 3503} <= set(sampled)
+
+
 def test_evaluations_within_one_step_are_looked_at_ever_more_rarely(tmp_path: Path) -> None:
     """Quasi-Newton methods make hundreds of them, and all belong to a step that is sampled."""
     model, x = nn.Linear(6, 1), torch.randn(64, 6)

@@ -272,6 +272,66 @@ def test_one_hot_labels_tell_where_the_classes_are(tmp_path: Any, step: Step, ou
     assert answer(tmp_path, SoftmaxAxis, loop(step, **more))["outcome"] == outcome
 
 
+def focal(over: int, chosen: Callable[[Tensor], Tensor] = lambda held: held) -> Step:
+    """Classes last, one of them picked by the label of each position."""
+
+    def step(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        logs = chosen(model(x).permute(0, 2, 1).log_softmax(over))
+        right = logs.gather(-1, y.reshape(*logs.shape[:-1], 1)).squeeze(-1)
+        return -((1 - right.exp()) ** 2 * right).mean()
+
+    return step
+
+
+def moved_after(over: int) -> Step:
+    def step(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        logs = torch.log(model(x).softmax(over) + 1e-9).permute(0, 2, 1)
+        return -logs.gather(2, y.unsqueeze(2)).mean()
+
+    return step
+
+
+def last_position(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Whole distributions are taken: those of one position of each sequence."""
+    logs = model(x).transpose(1, 2).log_softmax(-1)
+    at = torch.arange(len(x)).remainder(5).view(-1, 1, 1).expand(-1, 1, 4)
+    return F.nll_loss(logs.gather(1, at).squeeze(1), y[:, 0])
+
+
+def pointed_at(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Positions compete for each class, and one position is picked for each."""
+    logs = model(x).log_softmax(2)
+    picked: Tensor = logs.gather(2, y[:, :4].unsqueeze(2))
+    return -picked.mean()
+
+
+def two_of_them(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Several positions are taken, in another order for each class."""
+    logs = model(x).transpose(1, 2).log_softmax(-1)
+    picked: Tensor = logs.gather(1, y[:, :2].unsqueeze(2).expand(-1, -1, 4).cumsum(2) % 5)
+    return -picked.mean()
+
+
+@pytest.mark.parametrize(
+    ("step", "outcome"),
+    [
+        (focal(1), "wrong"),
+        (focal(0), "wrong"),
+        (focal(1, lambda held: held.reshape(2, -1, 4)), "wrong"),
+        (moved_after(2), "wrong"),
+        (focal(-1), "right"),
+        (focal(2, lambda held: held.reshape(2, -1, 4)), "right"),
+        (moved_after(1), "right"),
+        (last_position, "right"),
+        (pointed_at, "right"),
+        (two_of_them, "right"),
+    ],
+)
+def test_labels_choose_along_the_axis_of_the_softmax(tmp_path: Any, step: Step, outcome: str) -> None:
+    told = answer(tmp_path, SoftmaxAxis, loop(step, model=conv, data=positions))
+    assert told["outcome"] == outcome
+
+
 @pytest.mark.parametrize(("dim", "outcome"), [(0, "wrong"), (1, "right")])
 def test_argmax_over_the_batch_is_seen(tmp_path: Any, dim: int, outcome: str) -> None:
     def step(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:

@@ -454,6 +454,37 @@ class LastNodesForNobody(nn.Module):
         return self.head(x)  # type: ignore[no-any-return]
 
 
+class Weighed(nn.Module):
+    """A layer with a parameter of its own beside the layers that it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.share = nn.Parameter(torch.zeros(1))
+        self.inner = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (1 + self.share) * x + self.inner(x)  # type: ignore[no-any-return]
+
+
+class Row(nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.rows = nn.ModuleList(Weighed() for _ in range(3))
+        self.head = nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out, held = x, []
+        for row in self.rows:
+            if self.kind == "at random" and torch.rand(()) < 0.4:
+                continue
+            out = row(x if self.kind in ("written over", "collected") else out)
+            if self.kind == "cut" and row is not self.rows[-1]:
+                out = out.detach()
+            held.append(out if self.kind == "collected" else out.detach().mean())
+        return self.head(sum(held) if self.kind == "collected" else out)  # type: ignore[no-any-return]
+
+
 class Encoder(nn.Module):
     """Keeps the layer that it only gave away to be copied, as many tutorials do."""
 
@@ -602,8 +633,16 @@ def test_no_backward_no_reach(tmp_path: Any) -> None:
     assert "unclear" in answer(tmp_path, LossReachesParameters, lambda: mlp()(torch.randn(2, 6)))
 
 
-UNUSED = {"not called": loop(plain, model=Forgotten), "forgotten": branches("scale forgotten")}
+UNUSED = {
+    "not called": loop(plain, model=Forgotten),
+    "forgotten": branches("scale forgotten"),
+    "written over": loop(plain, model=lambda: Row("written over")),
+}
 USED = {
+    "fed on": loop(plain, model=lambda: Row("fed on")),
+    "collected": loop(plain, model=lambda: Row("collected")),
+    "detached on the way": loop(plain, model=lambda: Row("cut")),
+    "skipped at random": loop(plain, model=lambda: Row("at random"), steps=40),
     "plain": loop(plain),
     "cut": branches("cut"),
     "two outputs": loop(lambda m, x, y: F.cross_entropy(m(x)[0], y), model=lambda: Branches("two outputs")),
@@ -625,7 +664,7 @@ USED = {
 def test_unused_parameters_are_seen(tmp_path: Any, train: Train) -> None:
     told = answer(tmp_path, UnusedParameters, train)
     assert told["outcome"] == "unused"
-    assert all(line.startswith(("self.second =", "self.scale =")) for line in lines(told))
+    assert all(line.startswith(("self.second =", "self.scale =", "for row in")) for line in lines(told))
     assert lines(told)
 
 

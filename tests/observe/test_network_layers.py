@@ -72,6 +72,45 @@ def all_zero_and_still() -> nn.Module:
     return fit(model, rate=0.0)
 
 
+class Adapted(nn.Module):
+    """A layer that is there already, and a product of two factors beside it."""
+
+    def __init__(self, base: nn.Linear, down: Callable[[Tensor], Any], up: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.base = base.requires_grad_(False)
+        self.down = nn.Parameter(torch.empty(4, base.in_features))
+        self.up = nn.Parameter(torch.empty(base.out_features, 4))
+        down(self.down)
+        up(self.up)
+
+    def forward(self, x: Tensor) -> Tensor:
+        added = F.linear(F.linear(x, self.down), self.up)
+        return self.base(x) + added  # type: ignore[no-any-return]
+
+
+def adapted(down: Callable[[Tensor], Any], up: Callable[[Tensor], Any]) -> None:
+    """Trained, then given adapters and trained on; the model is gone when the run ends."""
+    model = fit(stack(), steps=900)
+    for name in ("0", "2"):
+        setattr(model, name, Adapted(model.get_submodule(name), down, up))  # type: ignore[arg-type]
+    fit(model.requires_grad_(True), steps=40)
+
+
+def new_head() -> nn.Module:
+    model = fit(stack(), steps=900)
+    model[2] = nn.Linear(32, 4)  # type: ignore[operator]
+    nn.init.zeros_(model[2].weight)  # type: ignore[index]
+    return fit(model, steps=40)
+
+
+def waiting_part() -> nn.Module:
+    """Zeros that a later stage holds and that no loss has asked for yet."""
+    model = fit(Layers(torch.tanh), steps=900)
+    model.later = nn.Linear(8, 8)
+    nn.init.zeros_(model.later.weight)
+    return fit(model, steps=40)
+
+
 def wide(examples: int = 64) -> tuple[Tensor, Tensor]:
     return classes(examples, features=128)
 
@@ -92,6 +131,11 @@ def wide(examples: int = 64) -> tuple[Tensor, Tensor]:
         (lambda: fit(Modulated()), "usual"),
         (lambda: fit(SmallBranch()), "usual"),
         (all_zero_and_still, "usual"),
+        (lambda: adapted(nn.init.zeros_, nn.init.zeros_), "identical"),
+        (lambda: adapted(nn.init.kaiming_uniform_, nn.init.zeros_), "usual"),
+        (lambda: adapted(nn.init.zeros_, nn.init.kaiming_uniform_), "usual"),
+        (new_head, "usual"),
+        (waiting_part, "usual"),
         (lambda: fit(Conv(), data=pictures()), "usual"),
         (
             lambda: fit(

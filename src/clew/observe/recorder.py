@@ -1,7 +1,8 @@
 """Hands every event of a run to the watches, keeps the count of steps, and writes down what they see.
 
-One recorder per process. It decides which steps are sampled: the first ten, then ever sparser ones. Between samples an
-event costs a few counters and nothing waits for the device.
+One recorder per process. It decides which steps are sampled: the first ten, then ever sparser ones, and some more where
+a later stage begins with an optimiser of its own. Between samples an event costs a few counters and nothing waits for
+the device.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ DENSE = 10
 SPARSE = 200  # steps between samples in the long run,
 SPARSEST = 1000  # or up to so many where steps are so short that
 SHARE = 0.005  # looking at one in 200 would take more of the time than this
+STAGES, FRESH = 4, 5
+"""So many optimisers that are made later begin a stage of their own, whose first steps are looked at like the first."""
 CHECKPOINT_SECONDS = 3.0
 
 
@@ -55,6 +58,8 @@ class Recorder:
         self.limit = limit
         self.sample = sample
         self.next_sample = 0
+        self.dense = DENSE  # up to which step every one is sampled
+        self._stages = 0
         self.sampled = True
         self._closures = 0  # evaluations within the step that is being made
         self.evaluations = 0  # and within the last one
@@ -187,7 +192,15 @@ class Recorder:
             number = len(self.optimizers)
             self.optimizers.append(weakref.ref(optimizer))
             self._optimizer_numbers[id(optimizer)] = number
+            self._stage_begins()
         return number
+
+    def _stage_begins(self) -> None:
+        """Not before the next step: this one may have begun without being looked at."""
+        if self.step >= DENSE and self._stages < STAGES:
+            self._stages += 1
+            self.dense = self.step + 1 + FRESH
+            self.next_sample = min(self.next_sample, self.step + 1)
 
     def live_models(self) -> list[tuple[int, Any]]:
         """The models that were called and still exist, outermost ones only."""
@@ -295,7 +308,7 @@ class Recorder:
             return step + 1
         if self.sample != "auto":
             return step + int(self.sample)
-        return step + 1 if step + 1 < DENSE else step + min(max(step // 2, 1), self._gap)
+        return step + 1 if step + 1 < self.dense else step + min(max(step // 2, 1), self._gap)
 
     def checkpoint(self, final: bool = False) -> None:
         """Write down everything seen so far, so that a killed run keeps it."""

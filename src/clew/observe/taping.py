@@ -15,6 +15,8 @@ from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
+from clew.observe.choices import Cut as Choice
+from clew.observe.choices import cut_by_choice
 from clew.observe.cut import Cut, Names, Uncut, cut, signature
 from clew.observe.patches import Patches, hide, original, unframe
 from clew.observe.places import users_place
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 MOST_BATCHES = 24
 LAST_STEP = 2000
 MOST_FAILURES = 6
+LOOKS = 4  # backward passes whose calls are looked through for choices
 MOST_BYTES = 64 << 20  # of batches
 MOST_STATE = 512 << 20  # of parameters and buffers
 SHARE = 0.01  # of the time may go into keeping late states
@@ -72,6 +75,8 @@ class Taper(Watch):
         self.state: dict[str, weakref.ref[Any]] = {}
         self.arguments: dict[int, tuple[weakref.ref[Any], tuple[int, int]]] = {}
         self.roots = 0
+        self.choice: Choice | None = None  # one that no gradient goes past, in the first steps
+        self.looks = LOOKS
         self._inside: Any = None
         self.loaded: list[weakref.ref[Any]] = []
         self.procedure = Procedure()
@@ -243,6 +248,7 @@ class Taper(Watch):
             for number, group in enumerate(optimizer.param_groups):
                 for place, parameter in enumerate(group["params"]):
                     self.names.parameters.setdefault(id(parameter), f"parameter {number}.{place}")
+        self._choices(self.names)
         found = cut(self.roll, loss, self.names, self.recorder.step)
         if self.signature is None:
             self._first(found)
@@ -256,6 +262,16 @@ class Taper(Watch):
         files.write_tensors(self.folder, f"batch-{self.batches}.safetensors", data)
         self._undisturbed(found)
         self.batches += 1
+
+    def _choices(self, names: Names) -> None:
+        if self.choice is None and self.looks:
+            self.looks -= 1
+            held = {
+                slot: names.parameters[id(tensor)]
+                for slot, (tensor, _) in self.roll.held.items()
+                if tensor.requires_grad and id(tensor) in names.parameters
+            }
+            self.choice = cut_by_choice(self.roll.calls, held)
 
     def _undisturbed(self, found: Cut) -> None:
         """Keep the inputs as they were before the script put random numbers on them, where that was seen."""

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from clew.errors import ClewError
 from clew.exams.batches import Batch, mapped, rows
 from clew.exams.checks._data_tables import prediction
+from clew.exams.checks._network_rows import kept_by_training
 from clew.exams.lab import Lab
 from clew.records.place import Place
 
@@ -61,6 +62,8 @@ def trace(lab: Lab, batch: Batch, poisoned: Callable[[str], Batch], part: Part) 
         again, _ = _walk(lab, model, batch, 1)
     if sorts.found and part_changed(clean, again, part) is not None:
         raise ClewError("examples are put in another order and each draws noise by its place in it.")
+    if kept := kept_by_training(lab, model, batch, poisoned("sentinel")):
+        raise ClewError(f"the captured step writes into {kept}, and through it examples reach one another.")
     return Crossing("nan and other values" if reached is not None else "other values", name, kind, place, size)
 
 

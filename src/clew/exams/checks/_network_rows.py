@@ -136,6 +136,29 @@ def seeded_walk(lab: Lab, model: torch.nn.Module, batch: Batch) -> tuple[Any, li
         return lab.walk(model, batch)
 
 
+def kept_by_training(lab: Lab, model: torch.nn.Module, one: Batch, other: Batch) -> str:
+    """What a captured step writes into the model from its batch, by name: codes that are drawn from the first batch, a
+    memory, statistics by hand. The replay repeats that in eval mode too, where the model itself would not, so that what
+    passes from example to example through it is no fault. Nothing where there is no such value."""
+    if is_given(lab):
+        return ""
+    with torch.no_grad():
+        seeded_walk(lab, model, one)
+        before = {name: value.clone() for name, value in _stored(model)}
+        seeded_walk(lab, model, other)
+        return next((name for name, value in _stored(model) if not _alike(value, before[name])), "")
+
+
+def _stored(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_buffers()
+    for slot, value in getattr(model, "constants", {}).items():
+        yield f"a tensor of its own ({slot})", value
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and bool(torch.equal(torch.nan_to_num(one), torch.nan_to_num(other)))
+
+
 @contextmanager
 def plain_kernels() -> Iterator[None]:
     """Without cuDNN: its recurrent layers refuse a backward pass in eval mode."""

@@ -6,7 +6,8 @@ zero, and replaces the others to see whether the output moves by more than round
 Why it matters: a reshape in the place of a transpose, or a layer over the wrong axis, mixes examples without any error.
 Cannot tell: mixing that is wanted (contrastive heads, graphs, minibatch discrimination). Mixing in training mode only.
 Silent when: batch norm mixes examples in training mode, as it should; the loss compares examples with one another; a
-recurrent layer reads one sequence whose steps lie on the first axis.
+recurrent layer reads one sequence whose steps lie on the first axis; training keeps something of its batches in the
+model, such as a codebook.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from clew.exams.checks._network_rows import (
     Layout,
     apart_by,
     by_row,
+    kept_by_training,
     layout,
     others_replaced,
     outputs_by_row,
@@ -79,6 +81,8 @@ def look(lab: Lab, model: torch.nn.Module, held: Layout) -> Saw | Unclear:
         ]
         gap = max(gap for gap, _ in gaps)
         if any(gap > allowed for gap, allowed in gaps):
+            if kept := kept_by_training(lab, model, lab.batch, other):
+                return Unclear(f"the captured step writes into {kept}, and through it examples reach one another")
             return _mixes(lab, row, gap, _first_mixed(seen, seen_again, row, held))
         leak = _gradient_elsewhere(lab, model, row, held)
         if leak:

@@ -8,7 +8,7 @@ crosses is where to look.
 Cannot tell: whether the crossing is meant, as in contrastive heads or graph batches; what happens in training mode,
 where batch norm mixes by design.
 Silent when: nothing crosses. Unclear when the model takes one example at a time, gives random outputs in eval mode,
-or its output does not go by example.
+its output does not go by example, or training keeps something of its batches in the model, such as a codebook.
 Sources: leakage-looks-too-good, silent-broadcast
 """
 

@@ -6,7 +6,8 @@ each time, is seen by the rows of the calls.
 
 Why it matters: the model learns one batch by heart however large the data set is.
 Cannot tell: an overfitting check on one batch, which looks the same on purpose; loops without a loader whose batch is
-no part of a tensor, since it may be all the data there is, unless a generator is seeded anew at every step.
+no part of a tensor, since it may be all the data there is, unless a generator is seeded anew at every step, or the same
+positions are drawn out of more at every step.
 Silent when: one batch holds the whole data set, batches recur once per epoch, or the other rows are evaluated; rows of
 up to three numbers, which may be fixed points of a domain.
 """
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from clew.observe.watch import Answer, Batch, Forward, Judged, Saw
+from clew.observe.watches._data_draws import Draws
 from clew.observe.watches._data_feed import FedWatch
 from clew.observe.watches._data_given import Loader
 from clew.observe.watches._data_hand import HandFed
@@ -53,9 +55,11 @@ class BatchRepeats(FedWatch):
         self.runs: dict[int, Run] = {}
         self.by_hand = HandFed(recorder, self.feed)
         self.seeds = Seeds(recorder)
+        self.draws = Draws(recorder)
 
     def installed(self) -> None:
         self.seeds.attach()
+        self.draws.attach()
 
     def forward(self, event: Forward) -> None:
         super().forward(event)
@@ -135,15 +139,17 @@ class BatchRepeats(FedWatch):
         return Saw("part_same", **measured).at(found.place).saying(says)
 
     def _drawn_again(self) -> Saw | None:
-        """A generator with the same seed at every step, and the same inputs in every training call."""
-        place, calls = self.seeds.again(CALLS), sum(self.feed.repeats.values())
-        if place is None or len(self.feed.repeats) != 1 or calls < CALLS:
+        """A generator that begins anew at every step, and the same inputs in every training call."""
+        rows, calls = self.feed.repeat_rows, sum(self.feed.repeats.values())
+        if len(self.feed.repeats) != 1 or calls < CALLS:
             return None
-        says = (
-            f"all {calls} training calls that were looked at had the same {self.feed.repeat_rows} examples, and a "
-            "generator is given the same seed at every step"
-        )
-        return Saw("same", times=calls, rows=self.feed.repeat_rows).at(place).saying(says)
+        place, how = self.draws.again(CALLS, rows), "the same positions are drawn at every step, out of more"
+        if place is None:
+            place, how = self.seeds.again(CALLS), "a generator is given the same seed at every step"
+        if place is None:
+            return None
+        says = f"all {calls} training calls that were looked at had the same {rows} examples, and {how}"
+        return Saw("same", times=calls, rows=rows).at(place).saying(says)
 
     def _trained_on_one(self, loader: Loader) -> bool:
         """The loader gave one batch, and every training call since had those rows as its input."""

@@ -3,7 +3,9 @@
 Looks at the gradients after backward and before a step, and where there are none at the graph of the loss itself, over
 all sampled steps and all losses together. A loss function that is given a copy of the model's output without its graph
 counts as cut off when nothing else that backward runs on holds the output either, whatever a penalty adds to it. Where
-a loss is taken of what unreached parameters give, its result was dropped or written over.
+a loss is taken of what unreached parameters give, its result was dropped or written over. On the first steps, what was
+chosen by the scores of one part (the nearest code) and handed to the next is followed back: where no gradient goes past
+the choice, and another term draws the part to what it chose, only that term trains it.
 
 Why it matters: optimisers skip parameters without a gradient silently, so whatever lies behind a detach, an item or a
 re-wrapped tensor stays as it was initialised.
@@ -38,6 +40,7 @@ from clew.records.clue import Unclear
 if TYPE_CHECKING:
     import torch
 
+    from clew.observe.choices import Cut
     from clew.records.place import Place
 
 SETTLED = 2
@@ -179,4 +182,17 @@ class LossReachesParameters(Reach):
                 says = f"{text} At {', '.join(cut[:3])} what they gave out goes on without its graph."
                 return Saw("part_cut_off", missing=count, of=of).at(*places[:SHOWN]).saying(says)
             return Saw("some_missing", missing=count, of=of).at(*places[:SHOWN]).saying(text)
-        return Saw("all", reached=len(self.reached))
+        return self._chosen() or Saw("all", reached=len(self.reached))
+
+    def _chosen(self) -> Saw | None:
+        found: Cut | None = next(
+            (held for watch in self.recorder.watches if (held := getattr(watch, "choice", None))), None
+        )
+        if found is None:
+            return None
+        names = ", ".join(found.lost[:2])
+        text = (
+            f"What {names} and others give out only chooses what is handed on: no gradient comes back through the "
+            "choice, and what trains them is the term that draws them to what they chose."
+        )
+        return Saw("choice_cut_off", missing=len(found.lost)).at(found.chosen, found.pulled, found.given).saying(text)

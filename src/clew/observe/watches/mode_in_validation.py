@@ -4,9 +4,10 @@ Why it matters: with dropout active, or batch statistics in use, the validation 
 the one that will be used, and batch normalisation also learns from the validation data.
 Cannot tell: passes under a loader that training uses too, unless they are scored, always on the same other tensor, or
 over a whole data set when training has ended, or between its parts again and again.
-Silent when: the model belongs to no optimiser (averaged copies, targets), one batch is scored again and again (Monte
-Carlo dropout), passes without gradient feed the training (pseudo-labels, rollouts, generated samples), or a call of
-F.dropout in a model in eval mode says itself that it is to be active.
+Silent when: the model belongs to no optimiser and is no copy of one that does (an average of its weights) which is
+scored in rounds of its own, or is called step after step (a teacher, a target); one batch is scored again and again
+(Monte Carlo dropout), passes without gradient feed the training (pseudo-labels, rollouts, generated samples), or a call
+of F.dropout in a model in eval mode says itself that it is to be active.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from clew.observe.watch import Answer, Backward, Batch, Forward, Judged, LossCall, OptimizerEvent, Saw, Watch
+from clew.observe.watches._data_names import HELD_OUT, called_here
 from clew.observe.watches._training_functional import Call, Functional
 from clew.observe.watches._training_layers import mode_layers, tensors
 from clew.observe.watches._training_values import held_by, version
@@ -32,6 +34,10 @@ AGAIN = 3
 INPUTS = 64
 UNTRAINED = 3
 """Batches of another loader, one at a time between steps, that a model was given with gradients and to no end."""
+IN_A_ROW = 3
+"""Steps one after the other at which a copy is called: it takes part in the training."""
+NAMES = 2
+"""The line of a pass and the one that called its function say what it is given; those further out say other things."""
 LARGER = 1.5
 """An input this much larger than every batch is a whole data set."""
 
@@ -55,8 +61,18 @@ class Passes:
         self.last: tuple[object, ...] = ()
         self.steps_by_input: dict[Input, set[int]] = {}
         self.untrained: set[int] = set()  # steps with a pass that was recorded, and that nothing was trained on
+        self.at, self.row = -1, 0  # the step of the latest pass, and how many steps before it had one each
+        self.takes_part = False
+        self.named = False  # the script's own names say that what was given is held out
         self.layer = ""
         self.place: Place | None = None
+
+    def count(self, step: int, apart: int) -> None:
+        """One pass more. With several optimisers, steps that are `apart` follow one another."""
+        if step != self.at:
+            self.row = self.row + 1 if 0 < step - self.at <= apart else 0
+            self.takes_part = self.takes_part or self.row >= IN_A_ROW
+            self.at = step
 
 
 class ModeInValidation(Watch):
@@ -70,6 +86,8 @@ class ModeInValidation(Watch):
         self.inputs: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self.serial = 0
         self.trained: set[int] = set()
+        self.shapes: set[tuple[torch.Size, ...]] = set()  # of the models that are trained
+        self.copies: dict[int, bool] = {}  # by model that is not trained: whether it has the shapes of one that is
         self.layered = False
         self.batches = self.rows = 0
         self.open: tuple[Passes, Input | None] | None = None  # the last pass, until it is scored
@@ -100,10 +118,12 @@ class ModeInValidation(Watch):
             for number, model in self.recorder.live_models():
                 if number not in self.trained and any(id(p) in held for p in model.parameters()):
                     self.trained.add(number)
+                    self.shapes.add(_shapes(model))
 
     def forward(self, event: Forward) -> None:
         self.calls[event.model] = [call for call in self.functional.taken() if call.grad == event.grad]
         if event.grad:
+            self.copies[event.model] = False
             given = self._input(event)
             if given is not None and len(self.trained_on) < 512:
                 self.trained_on.add(given)
@@ -149,6 +169,11 @@ class ModeInValidation(Watch):
             return
         self.layered = True
         held = self.passes.setdefault((number, loader), Passes())
+        if number not in self.trained:
+            held.count(self.recorder.step, max(1, len(self.recorder.live_optimizers())))
+            held.named = held.named or called_here(NAMES) == HELD_OUT
+            if number not in self.copies and self.shapes:
+                self.copies[number] = _shapes(model) in self.shapes
         active = [name for name, layer in layers if layer.training] if training else []
         always = next((call for call in calls if call.on), None)
         if not active and always is None:
@@ -185,10 +210,11 @@ class ModeInValidation(Watch):
     def read(self) -> Answer:
         if not self.trained:
             return Unclear("no model whose parameters an optimiser holds was called")
-        seen = {key: held for key, held in self.passes.items() if key[0] in self.trained}
-        for (_, loader), held in seen.items():
+        seen = {key: held for key, held in self.passes.items() if key[0] in self.trained or self.copies.get(key[0])}
+        for (model, loader), held in seen.items():
             once = held.in_train and held.most_again < AGAIN
-            if once and self.trained_under and self._validates(held, loader):
+            validates = self._validates if model in self.trained else self._scores_a_copy
+            if once and self.trained_under and validates(held, loader):
                 module = Place(module=held.layer) if held.layer else None
                 return Saw("train", passes=held.in_train, in_eval=held.in_eval).at(held.place, module)
         if any(held.in_eval for held in seen.values()):
@@ -203,3 +229,12 @@ class ModeInValidation(Watch):
         fixed = any(len(steps) > 1 for given, steps in held.steps_by_input.items() if given not in self.trained_on)
         again = any(len(steps) >= AGAIN for steps in held.wholes.values())
         return held.scored > 0 or ((fixed or held.whole or again) and len(self.trained) == 1)
+
+    def _scores_a_copy(self, held: Passes, loader: int | None) -> bool:
+        """Several passes between two steps whose results are scored; one that also ran in eval mode knows of it."""
+        apart = held.scored > 0 or (held.named and loader is not None and loader not in self.trained_under)
+        return apart and held.longest > 1 and not held.takes_part and not held.in_eval
+
+
+def _shapes(model: nn.Module) -> tuple[torch.Size, ...]:
+    return tuple(parameter.shape for parameter in model.parameters())

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clew.observe.watch import Answer, Backward, FunctionCall, LossCall, Saw, Watch, when_sampled
+from clew.observe.watches._loss_chosen import SOFTMAXES, Chosen, axis_of, chosen
 from clew.observe.watches._loss_graph import LARGE, LINEAR, MOVES, NEAR, Made, bare, inputs, saved, shape, walk
 from clew.observe.watches._loss_values import by_class, plain
 from clew.records.clue import Unclear
@@ -36,7 +37,6 @@ BELOW_LOG = MOVES | frozenset(("Clamp", "ClampMin", "ClampMax", "Add"))
 """What stands between a softmax and a logarithm taken by hand."""
 IN_PLACE = frozenset("Log Clamp ClampMin ClampMax Add Clone ToCopy".split())
 """What changes values and leaves every axis where it is."""
-SOFTMAXES = ("Softmax", "LogSoftmax")
 WRONG = 0.02
 TRIES = 8
 
@@ -111,6 +111,15 @@ class SoftmaxAxis(Watch):
                     "axis 1: these do not compete with each other."
                 )
                 self.found = (text, (self.softmaxes.get(node), event.place), 0.0)
+                return
+        for held in taken(event.loss.grad_fn):
+            self.by_hand += 1
+            if held.apart():
+                text = (
+                    f"A softmax over axis {held.over} of {held.sizes} feeds the loss, which picks one of the "
+                    f"{held.sizes[held.along]} values along axis {held.along}: these do not compete with each other."
+                )
+                self.found = (text, (self.softmaxes.get(held.node), event.place), 0.0)
                 return
         for node, classes in weighed(event.loss.grad_fn):
             over = _axis(node, len(shape(node) or ()))
@@ -201,6 +210,21 @@ def picked(root: Any) -> Iterator[tuple[Any, int]]:
             waiting += inputs(node)
 
 
+def taken(root: Any) -> Iterator[Chosen]:
+    """Choices by labels near the end of a graph, of softmaxes with more than two axes."""
+    waiting: list[Any] = [root]
+    for _ in range(NEAR):
+        if not waiting:
+            return
+        node = waiting.pop()
+        if bare(node) == "Gather":
+            held = chosen(node)
+            if held is not None:
+                yield held
+        elif bare(node) in LINEAR:
+            waiting += inputs(node)
+
+
 def weighed(root: Any) -> Iterator[tuple[Any, int]]:
     """Softmaxes near the end of a graph that are multiplied by one-hot labels, with the axis of the classes."""
     waiting: list[Any] = [root]
@@ -232,9 +256,5 @@ def one_hot_axis(labels: torch.Tensor) -> int | None:
 
 
 def _axis(node: Any, dims: int) -> int | None:
-    """The axis a softmax ran over, from 0; the node keeps negative ones as unsigned numbers."""
-    axis = getattr(node, "_saved_dim", None)
-    if not isinstance(axis, int):
-        return None
-    axis = axis - 2**64 if axis >= 2**63 else axis
-    return axis + dims if axis < 0 else axis
+    """The axis a softmax or a choice ran over, from 0."""
+    return axis_of(getattr(node, "_saved_dim", None), dims)

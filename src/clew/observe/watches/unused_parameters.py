@@ -95,7 +95,9 @@ class UnusedParameters(Reach):
         called = self.called.get(number, set())
         dropped = {name for name, _ in left if self._owner(name) in called and self._is_leaf(module, name)}
         # A parameter outside of all layers is not reached either: what was computed with both may have been cut off.
-        mixed = any(not self._is_leaf(module, name) for name, _ in left)
+        # Where it belongs to a part whose own result nobody read, that is the reason.
+        thrown = {owner for name, _ in left if (owner := self._owner(name)) in called and self._thrown(number, owner)}
+        mixed = any(not self._is_leaf(module, name) and self._owner(name) not in thrown for name, _ in left)
         cut = {name for name in dropped if mixed or not self.handed.dropped(number, self._owner(name))}
         found = [name for name, _ in left if not self._taken_part(module, name, cut)]
         found = [name for name in found if not is_prototype(module, name)]
@@ -104,6 +106,9 @@ class UnusedParameters(Reach):
         if len(left) == sum(1 for p in module.parameters() if p.requires_grad):
             return 0, []  # a model no loss has anything to do with is another matter
         return len(found), [_place(module, name) for name in found[:SHOWN]]
+
+    def _thrown(self, number: int, part: str) -> bool:
+        return bool(part) and self.handed.dropped(number, part)
 
     def _left_over(self, module: torch.nn.Module, name: str, called: set[str], dropped: set[str]) -> bool:
         if name in dropped:

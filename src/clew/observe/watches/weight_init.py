@@ -1,7 +1,8 @@
 """Are the initial weights random and of the usual size?
 
 At the first training pass, before any step, multiplies the standard deviation of each trained weight matrix by the
-square root of its fan-in. A matrix whose rows are all equal is followed over the next steps.
+square root of its fan-in. A matrix whose rows are all equal is followed over the next steps, and so is one of zeros
+that an optimiser holds for the first time later on, as where adapters are put into a trained model.
 
 Why it matters: equal units compute the same and stay equal; a scale that is off by a large factor is off again at every
 further layer.
@@ -33,8 +34,8 @@ NARROWEST = 8
 """Fan-ins below this say little about a scale."""
 WALKS = 8
 JUDGED_FROM = 2
-LEAST_ZEROS, MOST_ZEROS = 16, 500
 """Steps after which equal rows with equal gradients will stay equal: a head of zeros has moved by then."""
+LEAST_ZEROS, MOST_ZEROS, MOST_MET = 16, 500, 5000
 
 
 class Seen(NamedTuple):
@@ -62,10 +63,12 @@ class WeightInit(Watch):
         self.reached = False
         self.walks = 0
         self.stays: dict[int, bool] = {}
-        self.zeros: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters of any kind that begin at zero
+        self.met: dict[int, weakref.ref[torch.Tensor]] = {}  # parameters that some optimiser was seen to hold
+        self.zeros: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}  # those that began at zero, and at which step
         self.zero_places: dict[int, tuple[Place, ...]] = {}
         self.stuck: dict[int, bool] = {}
         self.marks: list[tuple[weakref.ref[torch.Tensor], float]] = []
+        self.moved = False
 
     def module(self, event: ModuleCall) -> None:
         if event.step > 0 or event.evaluation or event.name == "?":
@@ -111,16 +114,17 @@ class WeightInit(Watch):
 
     @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
-        if event.sampled and event.step == 0:
-            held = [tensor for tensor in held_by(event.optimizer) if tensor.dim() > 1 and tensor.numel() >= LEAST_ZEROS]
-            self.zeros |= {id(tensor): weakref.ref(tensor) for tensor in held[:MOST_ZEROS] if not tensor.any()}
-        if not event.sampled or event.step < JUDGED_FROM:
+        if not event.sampled:
             return
-        for mark, ref in self.zeros.items():
-            tensor = ref()
+        self._meet(event)
+        self._moved()  # the model may be gone by the end
+        for mark, (ref, first) in self.zeros.items():
+            tensor = ref() if event.step >= first + JUDGED_FROM else None
             if tensor is not None and tensor.grad is not None and not tensor.grad.is_sparse:
                 self.zero_places.setdefault(mark, self._made(mark))
                 self.stuck[mark] = not bool(tensor.grad.any()) and not bool(tensor.any())
+        if event.step < JUDGED_FROM:
+            return
         waiting = {mark for mark, seen in self.seen.items() if seen.equal}
         for tensor in held_by(event.optimizer) if waiting else ():
             seen = self.seen.get(id(tensor))
@@ -128,10 +132,22 @@ class WeightInit(Watch):
                 units = seen.matrix.units
                 self.stays[id(tensor)] = rows_equal(tensor, units) and rows_equal(tensor.grad, units)
 
+    def _meet(self, event: OptimizerEvent) -> None:
+        """Which parameters begin at zero: also those of a later stage, such as adapters put into a trained model."""
+        for tensor in held_by(event.optimizer):
+            known = self.met.get(id(tensor))
+            if (known is not None and known() is tensor) or tensor.dim() < 2 or tensor.numel() < LEAST_ZEROS:
+                continue
+            if len(self.met) < MOST_MET:
+                self.met[id(tensor)] = weakref.ref(tensor)
+                if len(self.zeros) < MOST_ZEROS and not tensor.any():
+                    self.zeros[id(tensor)] = (weakref.ref(tensor), event.step)
+
     def _moved(self) -> bool:
         """Whether training has changed anything: with a rate of zero every symmetry stays."""
-        held = [(ref(), before) for ref, before in self.marks]
-        return not self.marks or any(t is not None and float(t.detach().double().sum()) != b for t, b in held)
+        held = [] if self.moved else [(ref(), before) for ref, before in self.marks]
+        self.moved = self.moved or any(t is not None and float(t.detach().double().sum()) != b for t, b in held)
+        return self.moved or not self.marks
 
     def _symmetric(self, mark: int, seen: Seen) -> bool:
         if not seen.equal or seen.matrix.rows < 2 or mark in self.heads or not self.reached:
