@@ -111,8 +111,8 @@ def apart(call: ast.Call) -> bool:
 
 
 def told_apart(script: Script, made: Def) -> bool:
-    """Whether the flag of a true end is used by itself too: then the author keeps the two apart. To count or to print it
-    is no such use."""
+    """Whether the flag of a true end is used by itself too, and not only counted or printed: then the author keeps the
+    two apart."""
     names = {part.id for part in ast.walk(made.value) if isinstance(part, ast.Name)}
     own = {name for name in names if "term" in name.lower()}
     for node in (node for name in own for node in script.loads(name)):
