@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -260,3 +261,16 @@ def test_any_source_ends(lines: list[str]) -> None:
 
 def test_every_cause_is_known() -> None:
     assert {*WORDS, *OF_PARAMETERS, *OF_TERMS, *OF_OBSERVATIONS, *ON_THE_WAY} <= {*load().causes}
+
+
+@pytest.mark.parametrize(
+    ("source", "mark"),
+    [
+        ("k = Parameter(tensor(0.1))\ndef f(x):\n    (k * x).backward()\n    k.data.clamp_(0, 1)  # held\n", "held"),
+        ("k = Parameter(tensor(0.1))  # made\ndef f(x):\n    (k * x).clamp(min=0).backward()\n", "made"),
+    ],
+)
+def test_a_number_is_held_within_bounds_or_made(source: str, mark: str) -> None:
+    first = next(word for word in WORDS["pinn.degenerate_parameter"].lines if re.search(word, source))
+    found = [number for number, line in enumerate(source.splitlines(), 1) if re.search(first, line)]
+    assert found == [at(source, mark)]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from loops_training import answers, text_at
 from torch.distributions import Categorical
 
-from clew.observe.episodes import Course, Episodes, taken
+from clew.observe.episodes import Course, Episodes
+from clew.observe.told import GYMNASIUM, taken
 from clew.observe.watches._rl_lines import centred_lines, reward_lines
 from clew.observe.watches._rl_moves import jump
 from clew.observe.watches.returns_course import ReturnsCourse
@@ -106,7 +107,7 @@ def test_no_return_is_lost_when_neighbours_are_joined(steps: list[tuple[float, b
     ],
 )
 def test_steps_are_taken_apart(result: Any, found: Any) -> None:
-    assert taken(result) == found
+    assert taken(result, GYMNASIUM) == found
 
 
 class NormalizeReward:
@@ -125,9 +126,9 @@ def test_rewards_that_are_divided_by_something_that_moves_are_known() -> None:
 
 def test_an_episode_that_is_broken_off_is_none() -> None:
     held, env = Episodes(), Lever()
-    held.stepped(env, 0, (0, 5.0, False, {}))
+    held.stepped(env, 0, (0, 5.0, False, {}), GYMNASIUM)
     held.began(env)
-    held.stepped(env, 0, (0, 1.0, True, {}))
+    held.stepped(env, 0, (0, 1.0, True, {}), GYMNASIUM)
     assert [each.returns for each in held.courses[0].stretches] == [1.0]
 
 

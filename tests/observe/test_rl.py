@@ -30,10 +30,11 @@ from loops_training import Loop, answers, text_at
 from weighed import first_finding
 
 from clew.knowledge import load
-from clew.observe.envs import Transition, told_by
+from clew.observe.envs import Transition
 from clew.observe.hooks import watching
 from clew.observe.paid import Paid
 from clew.observe.registry import all_watches
+from clew.observe.told import told_by
 from clew.observe.watch import Watch
 from clew.observe.watches import _rl_lines, exploration_rate, target_network_lag
 from clew.observe.watches._rl_lines import computing

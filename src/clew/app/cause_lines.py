@@ -88,7 +88,11 @@ WORDS = {
         ),
         r"unit|scale",
     ),
-    "pinn.degenerate_parameter": Words("the number is made here", (r"\bParameter\(",), r"clamp|guess|lowest|highest"),
+    "pinn.degenerate_parameter": Words(
+        "the number is made or held within bounds here",
+        (r"\.clamp_(min_|max_)?\(|\.data\b.*\b(clamp|clip)\(", r"\bParameter\("),
+        r"clamp|guess|lowest|highest|bounds?\b|(lower|upper)_?(bound|limit)",
+    ),
     "arch.capacity": Words(options=SIZES),
     "train.rank_divergence": Words(
         "ranks are brought together here", (r"DistributedDataParallel\(|\bDDP\(|broadcast\w*\(", r"all_reduce\(")

@@ -2,7 +2,8 @@
 
 Only the outermost environment is followed: what a wrapper or a vector environment calls inside itself is part of its
 step. Environments of gymnasium, gym and stable-baselines3 are found by their base classes, one that the script wrote
-itself by a method `step` that takes an action and gives back an observation, a reward and a flag.
+itself by a method `step` that takes an action and gives back an observation, a reward and a flag, or by a function of
+that name which takes a state and an action.
 
 Observations are kept as the hash of their 32-bit values: enough to know one again when it enters a network.
 """
@@ -10,28 +11,34 @@ Observations are kept as the hash of their 32-bit values: enough to know one aga
 from __future__ import annotations
 
 import functools
+import inspect
 import os
+import re
 import sys
 import threading
 import weakref
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from types import FunctionType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from clew.observe.episodes import Episodes
 from clew.observe.paid import Paid
-from clew.observe.patches import Patches, unframe
+from clew.observe.patches import HIDDEN, Patches, unframe
 from clew.observe.places import is_users, users_place
+from clew.observe.told import Form, Told, as_array, form_of, told_by
 
 KEPT = 20_000
 DENSE = 5_000
 """Environment steps that are all looked at. Later ones are only counted, except while the learner is sampled."""
 COLUMNS = 4096
 TRIES = 3
+STEPS = ("step", "step_env", "env_step", "batch_step", "step_batch", "transition", "take_action", "perform_action")
+ACTION = re.compile(r"^(a|u|act|acts|actions?|moves?|controls?|choices?)(_|$)")
+FRAMES, VALUES, FUNCTIONS = 24, 400, 16
 UNKNOWN = -(10**12)
 """Length so far of an episode whose beginning was not seen."""
 BASES = (
@@ -43,6 +50,9 @@ BASES = (
 )
 _inside = threading.local()
 _of: weakref.WeakKeyDictionary[Any, Experience] = weakref.WeakKeyDictionary()
+
+
+Keys = list[int | None]
 
 
 class Transition(NamedTuple):
@@ -71,15 +81,9 @@ class Side(NamedTuple):
     steps: int = 0
 
 
-class Told(NamedTuple):
-    """What a call of step gave back, taken apart."""
-
-    observation: Any
-    rewards: np.ndarray[Any, Any]
-    terminated: np.ndarray[Any, Any]
-    truncated: np.ndarray[Any, Any]
-    flagged: bool
-    info: Any
+def afresh(held: Side | None) -> Side | None:
+    """After a reset in the middle of an episode a number is left out: what follows is no step of the same episode."""
+    return held if held is None or any(held.ended) else held._replace(steps=held.steps + 1)
 
 
 class Experience:
@@ -105,12 +109,15 @@ class Experience:
         self.overwritten = 0  # steps that wrote into the observation that was given out before
         self.handed: weakref.WeakKeyDictionary[Any, tuple[Any, int]] = weakref.WeakKeyDictionary()
         self.writer: type | None = None  # the environment that did
+        self.begins: dict[type, bool] = {}  # of two observations: whether the first is the one that is acted on next
+        self.undecided: weakref.WeakKeyDictionary[Any, tuple[Keys, Keys]] = weakref.WeakKeyDictionary()
         self.width = 0  # values in one observation
         self.given: tuple[list[int], int] | None = None  # rows and width of what a network saw last
         self.asked: Any = None  # the last call of a network since the last step
         self.choices: Any = None  # who chose the actions, where a study follows that
         self.place: Any = None
         self.followed: set[tuple[type, str]] = set()
+        self.functions: set[tuple[str, str]] = set()
 
     @property
     def active(self) -> bool:
@@ -125,14 +132,14 @@ class Experience:
 
     # --- what environments give
 
-    def passed_over(self, env: Any, name: str) -> None:
+    def passed_over(self, env: Any, reset: bool) -> None:
         """A call that is only counted; the next one that is looked at begins afresh."""
         if len(self.sides):
             held = self.sides.pop(env, None)
             if held is not None:
                 self.counts[id(env)] = len(held.keys)
             self.given = None
-        if name == "step":
+        if not reset:
             self.since, self.gathered = -1, 0
             self.steps += self.counts.get(id(env), 1)
 
@@ -142,8 +149,25 @@ class Experience:
         lanes = int(getattr(env, "num_envs", 0) or 1) if held is None else len(held.keys)
         keys, width = keys_of(observation, lanes)
         self.width = width or self.width
-        self.sides[env] = self._side(held, keys, [False] * lanes, [0] * lanes)
+        self.sides[env] = self._side(afresh(held), keys, [False] * lanes, [0] * lanes)
         self._hand_out(env, observation, lanes)
+
+    def acts_on(self, env: Any, args: tuple[Any, ...], told: Told) -> None:
+        """A function is given the state that it acts on: one that it did not give back last begins something new."""
+        held = self.sides.get(env)
+        lanes = len(told.rewards)
+        width = keys_of(told.observation, lanes)[1]
+        states = [keys_of(each, lanes) for each in args if not isinstance(each, int | float)]
+        states = [each for each in states if width and each[1] == width]
+        if len(states) != 1:
+            return
+        keys, self.width = states[0]
+        if held is None or len(held.keys) != lanes:
+            self.sides[env] = self._side(None, keys, [False] * lanes, [0] * lanes)
+        elif held.keys != keys:
+            kept = [one == other for one, other in zip(held.keys, keys, strict=True)]
+            lengths = [length if same else 0 for length, same in zip(held.lengths, kept, strict=True)]
+            self.sides[env] = self._side(held if any(kept) else afresh(held), keys, [False] * lanes, lengths)
 
     def _side(self, held: Side | None, keys: list[int | None], ended: list[bool], lengths: list[int]) -> Side:
         if held is not None and len(held.keys) == len(keys):
@@ -175,12 +199,29 @@ class Experience:
         actions = actions_of(action, lanes)
         self._chosen(env, held, actions)
         again = restarts_at_next_step(env) and lanes == len(held.keys)
-        for lane in range(lanes):
-            self._keep(env, held, lane, again, keys[lane], seen[lane], actions[lane], told)
         ends = (told.terminated | told.truncated).tolist()
+        after, following = keys, keys
+        if told.other is not None:
+            after, following = self._two(env, keys, keys_of(told.other, lanes)[0], seen, ends)
+        elif not restarts_at_once(env):
+            following = [None if end else mark for end, mark in zip(ends, keys, strict=True)]
+        for lane in range(lanes):
+            self._keep(env, held, lane, again, after[lane], seen[lane], actions[lane], told)
         lengths = [0 if end else length + 1 for end, length in zip(ends, held.lengths, strict=True)]
-        following = keys if restarts_at_once(env) else [None if e else k for e, k in zip(ends, keys, strict=True)]
         self.sides[env] = Side(held.first_lane, following, ends, lengths, held.steps + 1)
+
+    def _two(self, env: Any, first: Keys, second: Keys, seen: Keys, ends: list[bool]) -> tuple[Keys, Keys]:
+        """Of two observations by lane: what the step led to, and what is acted on next. The two differ where an
+        episode ended, and what the network is asked about then tells which is which."""
+        kind = type(env)
+        for one, other, asked in zip(*self.undecided.pop(env, ([], [])), seen, strict=False):
+            if kind not in self.begins and one != other and asked in (one, other):
+                self.begins[kind] = asked == one
+        if kind in self.begins:
+            return (second, first) if self.begins[kind] else (first, second)
+        self.undecided[env] = first, second
+        known = [None if end else mark for end, mark in zip(ends, first, strict=True)]
+        return known, known
 
     def _hand_out(self, env: Any, observation: Any, lanes: int) -> bool:
         """Whether the memory of this observation is that of the one before, which somebody may have kept."""
@@ -218,7 +259,7 @@ class Experience:
             self.flagged = self.flagged or (terminated and told.flagged)
             if len(self.lengths) < 64 and held.lengths[lane] >= 0:
                 self.lengths.add(held.lengths[lane] + 1)
-            if restarts_at_once(env):
+            if told.other is None and restarts_at_once(env):
                 key = final_key(told.info, lane)
         found = Transition(
             held.first_lane + lane,
@@ -287,21 +328,6 @@ def hashes(rows: np.ndarray[Any, Any]) -> list[int | None]:
     return [hash(row.tobytes()) for row in values]
 
 
-def as_array(value: Any) -> np.ndarray[Any, Any] | None:
-    if hasattr(value, "detach"):
-        value = value.detach().cpu()
-        value = (value.float() if value.is_floating_point() else value).numpy()
-    if isinstance(value, int | float):
-        return np.array([value], np.float32)
-    if not isinstance(value, np.ndarray | np.generic | list | tuple):
-        return None
-    try:
-        array = np.asarray(value)
-    except ValueError:  # rows of different lengths
-        return None
-    return array if array.dtype.kind in "fiub" else None
-
-
 def actions_of(action: Any, lanes: int) -> list[int | None]:
     if lanes == 1 and type(action) is int:
         return [action]
@@ -309,49 +335,6 @@ def actions_of(action: Any, lanes: int) -> list[int | None]:
     if array is None or array.size != lanes or array.dtype.kind not in "iu":
         return [None] * lanes
     return [int(one) for one in array.reshape(-1)]
-
-
-def flags(value: Any) -> np.ndarray[Any, Any] | None:
-    """Flags by lane; None for what is no flag."""
-    if isinstance(value, bool | np.bool_):
-        return np.array([bool(value)])
-    if isinstance(value, int | float) and value in (0, 1):
-        return np.array([bool(value)])
-    array = as_array(value) if hasattr(value, "shape") else None
-    if array is None or array.ndim > 1 or not (array.dtype.kind == "b" or np.isin(array, (0, 1)).all()):
-        return None
-    return array.reshape(-1).astype(bool)
-
-
-def told_by(result: Any) -> Told | None:
-    """A step's result taken apart; None for what no environment would give back."""
-    if not isinstance(result, tuple) or len(result) < 3 or isinstance(result[1], bool | np.bool_):
-        return None
-    rewards = as_array(result[1])
-    if rewards is None or rewards.ndim > 1 or rewards.dtype.kind == "b" or not np.isfinite(rewards).all():
-        return None
-    rewards = rewards.reshape(-1).astype(np.float64)
-    ended = flags(result[2])
-    if ended is None or len(ended) != len(rewards) or as_array(result[0]) is None:
-        return None
-    info = next((held for held in result[3:] if isinstance(held, dict | list | tuple)), None)
-    cut = flags(result[3]) if len(result) > 3 else None
-    if cut is not None and len(cut) == len(ended):
-        return Told(result[0], rewards, ended, cut, True, info)
-    cut = limits(info, len(ended))
-    if cut is not None:
-        return Told(result[0], rewards, ended & ~cut, cut, True, info)
-    return Told(result[0], rewards, ended, np.zeros_like(ended), False, info)
-
-
-def limits(info: Any, lanes: int) -> np.ndarray[Any, Any] | None:
-    """The older way to say that a time limit was reached."""
-    held = [info] if isinstance(info, dict) and lanes == 1 else info
-    if not isinstance(held, list | tuple) or len(held) != lanes or not all(isinstance(one, dict) for one in held):
-        return None
-    if not any("TimeLimit.truncated" in one for one in held):
-        return None
-    return np.array([bool(one.get("TimeLimit.truncated", False)) for one in held])
 
 
 def final_key(info: Any, lane: int) -> int | None:
@@ -411,9 +394,28 @@ def find_environments(experience: Experience, patches: Patches) -> None:
                 _follow(each, experience, patches)
     for module in list(sys.modules.values()):
         if type(module) is ModuleType and is_users(str(vars(module).get("__file__") or "<none>")):
-            for each in list(vars(module).values()):
+            for name, each in list(vars(module).items()):
                 if isinstance(each, type) and each.__module__ == module.__name__ and _may_be_one(each):
                     _follow(each, experience, patches)
+                elif name in STEPS and isinstance(each, FunctionType) and is_users(each.__code__.co_filename):
+                    _follow_function(module, name, each, experience, patches)
+    for each in _made_inside():
+        if _may_be_one(each):
+            _follow(each, experience, patches)
+
+
+def _made_inside() -> Iterator[type]:
+    """Classes of the script's own that were made inside a function, by what functions that are running hold."""
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(FRAMES):
+        if frame is None:
+            return
+        if is_users(frame.f_code.co_filename):
+            for value in list(frame.f_locals.values())[:VALUES]:
+                kind = value if isinstance(value, type) else type(value)
+                if "<locals>" in kind.__qualname__:
+                    yield kind
+        frame = frame.f_back
 
 
 def below(kind: type) -> Iterator[type]:
@@ -429,26 +431,56 @@ def below(kind: type) -> Iterator[type]:
 
 def _may_be_one(kind: type) -> bool:
     """A class of the script's own with `step(action)`, which is no module, optimiser or scheduler."""
-    step = vars(kind).get("step")
-    if not isinstance(step, FunctionType) or step.__code__.co_argcount < 2:
+    found = [held for name in STEPS if isinstance(held := vars(kind).get(name), FunctionType)]
+    if not any(step.__code__.co_argcount >= 2 for step in found):
         return False
     return not any(base.__module__.split(".")[0] in ("torch", "pytorch_lightning", "lightning") for base in kind.mro())
 
 
 def _follow(kind: type, experience: Experience, patches: Patches) -> None:
-    for name in ("step", "reset"):
+    for name in (*STEPS, "reset"):
         if isinstance(vars(kind).get(name), FunctionType) and (kind, name) not in experience.followed:
             experience.followed.add((kind, name))
-            patches.replace(kind, name, functools.partial(_around, weakref.ref(experience), name))
+            patches.replace(kind, name, functools.partial(_around, weakref.ref(experience), name == "reset"))
 
 
-def _around(held: weakref.ref[Experience], name: str, original: Any) -> Any:
-    strange = [0]
+def _follow_function(
+    module: ModuleType, name: str, function: FunctionType, experience: Experience, patches: Patches
+) -> None:
+    """An environment that is a function of a state and an action, by whatever module it is called from."""
+    if function.__code__.co_filename == HIDDEN or function.__code__.co_argcount < 2:
+        return
+    if (module.__name__, name) not in experience.functions and len(experience.functions) < FUNCTIONS:
+        experience.functions.add((module.__name__, name))
+        patches.replace(module, name, functools.partial(_around_function, weakref.ref(experience)))
+
+
+class Shape:
+    """How the results of one `step` are read. One whose results cannot be read several times is left alone."""
+
+    def __init__(self, original: Any, first: int) -> None:
+        self.form: Form | None = None
+        self.strange = 0
+        code = getattr(inspect.unwrap(original), "__code__", None)
+        names = code.co_varnames[: code.co_argcount] if code is not None else ()
+        acts = [at for at, name in enumerate(names) if ACTION.search(name)]
+        self.names = names
+        self.action = acts[0] if acts else first
+
+    def action_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.action < len(args):
+            return args[self.action]
+        name = self.names[self.action] if self.action < len(self.names) else ""
+        return kwargs[name] if name in kwargs else next(iter(kwargs.values()), None)
+
+
+def _around(held: weakref.ref[Experience], reset: bool, original: Any) -> Any:
+    shape = Shape(original, 1)
 
     def wrapper(env: Any, *args: Any, **kwargs: Any) -> Any:
-        if getattr(_inside, "depth", 0) or strange[0] >= TRIES:
+        if getattr(_inside, "depth", 0) or shape.strange >= TRIES:
             result = original(env, *args, **kwargs)
-            if name == "step" and getattr(_inside, "paid", None) is None:
+            if not reset and getattr(_inside, "paid", None) is None:
                 _inside.paid = result  # of the innermost environment, which returns first
             return result
         _inside.depth = 1
@@ -462,40 +494,61 @@ def _around(held: weakref.ref[Experience], name: str, original: Any) -> Any:
             _inside.depth = 0
         experience = held()
         if experience is not None:
-            _tell(experience, strange, name, env, args, kwargs, result)
+            _tell(experience, shape, reset, env, (env, *args), kwargs, result)
         return result
 
     return wrapper
 
 
-def _tell(experience: Experience, strange: list[int], name: str, env: Any, args: Any, kwargs: Any, result: Any) -> None:
+def _around_function(held: weakref.ref[Experience], original: Any) -> Any:
+    shape = Shape(original, 1)
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        experience = held()
+        if experience is not None and not getattr(_inside, "depth", 0) and shape.strange < TRIES:
+            _tell(experience, shape, False, original, args, kwargs, result)
+        return result
+
+    return wrapper
+
+
+def _tell(
+    experience: Experience, shape: Shape, reset: bool, env: Any, args: tuple[Any, ...], kwargs: Any, result: Any
+) -> None:
     recorder = experience.recorder()
     if recorder is None or recorder.busy or recorder.pid != os.getpid():
         return
     try:
-        if name == "step":
-            experience.episodes.stepped(env, recorder.step, result)
-        else:
+        if reset:
             experience.episodes.began(env)
+        elif shape.form is not None:
+            experience.episodes.stepped(env, recorder.step, result, shape.form)
         if not (recorder.sampled or experience.steps < DENSE):
-            experience.passed_over(env, name)
+            experience.passed_over(env, reset)
             return
         with recorder.quietly():
-            if name == "reset":
+            if reset:
                 if result is not None:
                     experience.began(env, result)
                 return
-            told = told_by(result)
+            if shape.form is None:
+                shape.form = form_of(result, resets=hasattr(env, "reset"))
+                if shape.form is not None:
+                    experience.episodes.stepped(env, recorder.step, result, shape.form)
+            told = None if shape.form is None else told_by(result, shape.form)
             if told is None:
-                strange[0] += 1
-            else:
-                strange[0] = 0
-                inner = told_by(_inside.paid) if _inside.paid is not None else None
-                _inside.paid = None
-                if inner is not None:
-                    # Of several environments side by side the first one is the first to return.
-                    given = told.rewards[:1] if inner.rewards.size == 1 else told.rewards
-                    experience.paid.note(env, inner.rewards, given)
-                experience.stepped(env, args[0] if args else next(iter(kwargs.values()), None), told)
+                shape.strange += 1
+                return
+            shape.strange = 0
+            inner = told_by(_inside.paid) if getattr(_inside, "paid", None) is not None else None
+            _inside.paid = None
+            if inner is not None:
+                # Of several environments side by side the first one is the first to return.
+                given = told.rewards[:1] if inner.rewards.size == 1 else told.rewards
+                experience.paid.note(env, inner.rewards, given)
+            if isinstance(env, FunctionType):
+                experience.acts_on(env, args, told)
+            experience.stepped(env, shape.action_in(args, kwargs), told)
     except Exception:  # noqa: BLE001  # the script comes first: what cannot be read is not followed
-        strange[0] += 1
+        shape.strange += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
-import numpy as np
+from clew.observe.told import Form, taken
 
 MOST = 1024
 FIRST = 20
@@ -54,6 +54,8 @@ class Course:
         self.sums: list[float] | None = None
         self.counts: list[int] = []
         self.ended: list[int] = []
+        self.flagless = False  # nothing but a reset says that an episode ended
+        self.step = 0  # of the optimiser, newest
         self.normalised = normalises(env)
         self.kind = type(layers(env)[-1])
         self.rewards: set[float] = set()  # the first few different ones
@@ -70,7 +72,10 @@ class Course:
             self.rewards.update(rewards[:8])
 
     def restart(self) -> None:
-        """A reset in the middle of an episode: what was gathered of it is no return."""
+        """A reset in the middle of an episode: what was gathered of it is no return, unless only resets end one."""
+        if self.sums is not None and self.flagless and self.counts[0]:
+            for lane in range(len(self.sums)):
+                self._end(self.step, lane, False)
         if self.sums is not None and len(self.sums) == 1:
             self.sums, self.counts = [0.0], [0]
 
@@ -107,8 +112,8 @@ class Episodes:
         self.courses: list[Course] = []
         self._of: weakref.WeakKeyDictionary[Any, Course] = weakref.WeakKeyDictionary()
 
-    def stepped(self, env: Any, step: int, result: Any) -> None:
-        found = taken(result)
+    def stepped(self, env: Any, step: int, result: Any, form: Form) -> None:
+        found = taken(result, form)
         if found is None:
             return
         held = self._of.get(env)
@@ -117,6 +122,7 @@ class Episodes:
                 return
             held = self._of[env] = Course(env)
             self.courses.append(held)
+        held.flagless, held.step = form.terminated is None, step
         held.add(step, *found)
 
     def began(self, env: Any) -> None:
@@ -127,28 +133,6 @@ class Episodes:
     def main(self, step: int) -> Course | None:
         """The environment that most episodes were played in while something was learned."""
         return max(self.courses, key=lambda held: sum(each.episodes for each in held.until(step)), default=None)
-
-
-def taken(result: Any) -> tuple[list[float], list[bool], list[bool]] | None:
-    """Rewards, ends and limits by lane, from what a step gave back; None where it is not of that form."""
-    if type(result) is not tuple or not 3 <= len(result) <= 8:
-        return None
-    reward, ended = result[1], result[2]
-    cut = result[3] if len(result) > 4 else None
-    if isinstance(reward, int | float | np.generic) and isinstance(ended, bool | np.bool_ | int):
-        stopped = isinstance(cut, bool | np.bool_) and bool(cut)
-        return [float(reward)], [bool(ended) or stopped], [stopped]
-    if not (hasattr(reward, "tolist") and hasattr(ended, "tolist")) or getattr(reward, "is_cuda", False):
-        return None  # to read a device at every step would make it wait
-    rewards, ends = reward.tolist(), ended.tolist()
-    if not isinstance(rewards, list):
-        return [float(rewards)], [bool(ends)], [False]
-    if len(ends) != len(rewards) or (rewards and isinstance(rewards[0], list)):
-        return None
-    cuts = cut.tolist() if cut is not None and hasattr(cut, "tolist") else []
-    if not isinstance(cuts, list) or len(cuts) != len(rewards) or not all(isinstance(each, bool) for each in cuts):
-        cuts = [False] * len(rewards)
-    return rewards, [bool(one or other) for one, other in zip(ends, cuts, strict=True)], cuts
 
 
 def normalises(env: Any) -> bool:

@@ -3,7 +3,8 @@
 What it sees: `terminated or truncated` from env.step, and the result put into a replay buffer, a memory or a target.
 Why it matters: a state cut off by the clock has a future, and its value is set to zero. The agent learns that late
 states are worthless, and value estimates depend on the time limit.
-Silent when: the flag only resets the environment, or terminated and truncated are stored apart.
+Silent when: the flag only resets the environment, or terminated and truncated are stored or used apart; to count the
+true ends for a log is no such use.
 Fix: store terminated; use both to reset.
 """
 
@@ -14,11 +15,13 @@ from collections.abc import Iterator
 from clew.lint.index import Def, Scope
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script, text
+from clew.lint.trail import verb
 
 STORES = re.compile(
     r"(^|_)(add|append|push|store|remember|insert|put|save|cache|record)(_|$)|store_transition|memory$", re.I
 )
 MEMORY = re.compile(r"buffer|memory|replay|transition|storage|traject|rollout|experience|^rb$|^mem$|^buf$", re.I)
+COUNTS = frozenset("sum mean any count_nonzero print info debug log log_metric add_scalar write".split())
 
 
 @rule("CLW802", "truncation-as-termination", "rl.truncation_as_terminal", "likely", "step")
@@ -108,12 +111,26 @@ def apart(call: ast.Call) -> bool:
 
 
 def told_apart(script: Script, made: Def) -> bool:
-    """Whether the flag of a true end is used by itself too: then the author keeps the two apart."""
+    """Whether the flag of a true end is used by itself too, and not only counted or printed: then the author keeps the
+    two apart."""
     names = {part.id for part in ast.walk(made.value) if isinstance(part, ast.Name)}
     own = {name for name in names if "term" in name.lower()}
     for node in (node for name in own for node in script.loads(name)):
-        if isinstance(node, ast.Name):
+        if isinstance(node, ast.Name) and not counted(script, node):
             where = script.where(node)
             if where.block.scope is made.where.block.scope and where.order != made.where.order:
                 return True
+    return False
+
+
+def counted(script: Script, node: ast.AST) -> bool:
+    """Whether a flag is only summed up or said."""
+    statement = script.statement(node)
+    if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
+        return True
+    at = script.parent(node)
+    while isinstance(at, ast.expr):
+        if isinstance(at, ast.JoinedStr) or verb(at) in COUNTS:
+            return True
+        at = script.parent(at)
     return False

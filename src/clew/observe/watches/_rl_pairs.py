@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.observe.watches._rl_layout import REVERSED, WAYS, Layout
-from clew.observe.watches._rl_rows import only
+from clew.observe.watches._rl_rows import FOUND, only
 from clew.observe.watches._rl_targets import Fitted, fit, parts
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ LAST = 0.8
 WRITTEN = 0.5
 UPDATES = 3
 FITTED = 40
+STEPS = 512
 
 
 class Tally:
@@ -44,6 +45,17 @@ class Tally:
         elif used == other:
             self.other += 1
         else:
+            self.neither += 1
+
+    def add_any(self, used: int, own: set[int], other: set[int]) -> None:
+        """For a row that may stem from any of several steps: with the actions of all of them."""
+        if own == other:
+            self.same += len(own) == 1 and used in own
+            self.strange += used not in own
+        elif (used in own) != (used in other):
+            self.own += used in own
+            self.other += used in other
+        elif used not in own:
             self.neither += 1
 
     def says(self) -> str:
@@ -86,6 +98,7 @@ class Pairs:
         self.ways: dict[tuple[Any, str], Tally] = {}
         self.strayed: dict[tuple[Any, str], Strayed] = {}
         self.slipped: dict[Any, deque[Row]] = {}
+        self.known: set[int] = set()  # actions
         self.lasting: dict[Any, list[int]] = {}  # updates, those of last observations nearly alone, and their rows
 
     def observations(self, keys: list[int], place: Place | None) -> None:
@@ -104,14 +117,23 @@ class Pairs:
             held[2] += last
 
     def actions(
-        self, keys: list[int], ordered: list[Transition | None] | None, used: Sequence[int], place: Place | None
+        self,
+        keys: list[int],
+        ordered: list[Transition | None] | None,
+        others: Sequence[list[int]],
+        used: Sequence[int],
+        place: Place | None,
     ) -> None:
-        """Rows that an update is about, with the action that it takes to be theirs."""
+        """Rows that an update is about, with the action that it takes to be theirs. `others` are observations that
+        other calls of the same size were made on: those that followed may be among them."""
         if not BATCH <= len(keys) == len(used) or (len(self.tallies) >= 2 * PLACES and (place, 1) not in self.tallies):
             return
         known = self.experience.by_number
+        following = None if ordered is not None else followed(self.experience, keys, others)
         for number, action in enumerate(used):
             step = ordered[number] if ordered is not None else sole(self.experience, keys[number])
+            if step is None and following is not None:
+                self._any_of(led(self.experience, keys[number], following[number]), action, place)
             if step is None or step.action is None or step.idle:
                 continue
             for shift in (-1, 1):
@@ -122,6 +144,17 @@ class Pairs:
                 other = self.layout.beside(step, way)
                 if other is not None and other.action is not None:
                     self.ways.setdefault((place, way), Tally()).add(action, step.action, other.action)
+
+    def _any_of(self, steps: list[Transition], used: int, place: Place | None) -> None:
+        """A row between whose two observations several steps were made: an action that none of them had is not its
+        own, and one that came before or after them may be. Where nearly every action came there, that says nothing."""
+        own = {step.action for step in steps if step.action is not None}
+        self.known |= own
+        for shift in (-1, 1):
+            held = [self.experience.by_number.get((step.lane, step.number + shift)) for step in steps]
+            other = {step.action for step in held if step is not None and step.action is not None}
+            if own and 0 < 2 * len(other) <= len(self.known):
+                self.tallies.setdefault((place, shift), Tally()).add_any(used, own, other)
 
     def targets(
         self,
@@ -214,6 +247,21 @@ class Pairs:
                 if found is not None:
                     return Paired(1, found.rows, place)
         return None
+
+
+def followed(experience: Experience, keys: list[int], others: Sequence[list[int]]) -> list[int] | None:
+    """Of several lists of observations the one that holds what followed each of these."""
+    for held in reversed(others):
+        if held != keys and len(held) == len(keys):
+            found = sum(bool(led(experience, one, then)) for one, then in zip(keys, held, strict=True))
+            if found >= FOUND * len(keys):
+                return held
+    return None
+
+
+def led(experience: Experience, one: int, then: int) -> list[Transition]:
+    """Steps from one observation to another."""
+    return [step for step in experience.by_key.get(one, [])[-STEPS:] if step.next_key == then and not step.idle]
 
 
 def sole(experience: Experience, mark: int) -> Transition | None:

@@ -198,7 +198,7 @@ class Policy:
         study.pairs.observations(keys, place)
         if actions.numel() == len(keys) and not actions.is_floating_point():
             used = actions.detach().to("cpu", torch.int64).reshape(-1).tolist()
-            study.pairs.actions(keys, in_order(study.experience, keys), used, place)
+            study.pairs.actions(keys, in_order(study.experience, keys), (), used, place)
 
     def gradient_came(
         self, keys: list[int], gradient: torch.Tensor, place: Place | None, ratios: Floats | None

@@ -379,7 +379,7 @@ class Study:
         others = [call.keys for call in self.calls if call.rows == len(aimed.keys)]
         steps = ordered if ordered is not None else out_of_order(self.experience, aimed.keys, others)
         if aimed.actions is not None:
-            self.pairs.actions(aimed.keys, ordered, aimed.actions, aimed.place)
+            self.pairs.actions(aimed.keys, ordered, others, aimed.actions, aimed.place)
         self.pairs.targets(aimed.keys, aimed.targets.tolist(), aimed.actions, aimed.place, self._slipped)
         rows = self.rows.setdefault(aimed.place, Rows())
         targets = self.target_of.setdefault(aimed.place, {})

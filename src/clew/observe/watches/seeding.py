@@ -2,18 +2,19 @@
 
 A script means to be repeatable when its command names a seed. Then torch's own generator must have been given a number
 that a person could have chosen before the optimiser is made. Where it was, lists made of sets of strings without
-sorting, whose positions are used as numbers, are looked for: Python orders them differently in every process.
+sorting, whose positions are used as numbers, are looked for: Python orders them differently in every process. In every
+script that seeds torch, whatever its command, calls of `hash` are followed: a line that makes numbers of a range out of
+many different strings gives them other numbers in every process.
 
 Why it matters: runs that were told to be alike differ, and a change of the code cannot be told from chance. A list in
-hash order also gives classes or words other numbers in every run.
+hash order and a hash of words also give classes or words other numbers in every run, and to a model that was saved.
 Cannot tell: what numpy and the random module draw, and data that comes in another order.
 Silent when: the command asks for no seed, as with many sound scripts, also those that set one for themselves; hash
-seeds are fixed by the environment.
+seeds are fixed by the environment; a hash only names, compares or prints something.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ import torch
 
 from clew.observe.places import is_users, shown
 from clew.observe.watch import Answer, OptimizerEvent, Watch
+from clew.observe.watches._data_salted import Salted, salted
 from clew.records.clue import Saw, Unclear
 from clew.records.place import Place
 
@@ -51,9 +53,11 @@ class Seeding(Watch):
         self.asked = ""
         self.lines: list[Place] = []
         self.unordered: tuple[str, Place] | None = None
+        self.salted = Salted(recorder)
 
     def installed(self) -> None:
         self.before = torch.initial_seed()
+        self.salted.attach()
 
     def optimizer_made(self, event: OptimizerEvent) -> None:
         del event
@@ -65,7 +69,7 @@ class Seeding(Watch):
             self.lines += [
                 Place(shown(path), source.count("\n", 0, held.end()) + 1) for held in SEED_LINE.finditer(source)
             ]
-        if self._seeded() and not os.environ.get("PYTHONHASHSEED", "").isdigit():
+        if self._seeded() and salted():
             frames = users_frames()
             self.unordered = next(
                 (
@@ -83,6 +87,10 @@ class Seeding(Watch):
     def read(self) -> Answer:
         if self.at_first is None or self.before is None:
             return Unclear("no optimiser was made")
+        numbering = self.salted.numbering() if self._seeded() else None
+        if numbering is not None:
+            says = "strings become numbers by their hash, which Python salts anew in every process; all else is seeded"
+            return Saw("hash_numbers").saying(says).at(numbering)
         if not self.asked:
             return Unclear("the command asks for no seed; lines that would set one may be meant for other runs")
         if not self._seeded():

@@ -10,7 +10,8 @@ of an episode.
 Why it matters: credit goes to what was done in another state; losses fall as usual and the agent learns little.
 Cannot tell: rewards of another step, which have a test of their own; tuples that were shuffled against each other in
 any other way.
-Silent when: observations come again so often that a row cannot be told from others; actions are not whole numbers.
+Silent when: observations come again so often that nearly every action was taken between two of them; actions are not
+whole numbers.
 """
 
 from __future__ import annotations
