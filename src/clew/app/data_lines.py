@@ -18,6 +18,7 @@ SPLITS = ("data.leak_split", "data.leak_temporal")
 ELSEWHERE = ("data.augmentation",)
 MAKES = re.compile(r"\b(tensor|as_tensor|from_numpy|Tensor|LongTensor|FloatTensor|stack)\(")
 HELD_OUT = re.compile(r"(^|_)(val|valid|validation|test|dev|held|holdout|eval)(_|$|\d)", re.IGNORECASE)
+IMPORTS = re.compile(r"\s*(import|from)\s")
 RANDOM = re.compile(r"\brand(n|int|om|perm)?\b|rng|augment|transform|flip|crop|jitter|rotat", re.IGNORECASE)
 SCALES = (
     r"[-*/] .*(mean|std|\bmin|\bmax|scale|norm|sigma)|[*/] ?\d|\d ?[*/] ?[a-z(]|"
@@ -25,7 +26,9 @@ SCALES = (
 )
 REORDERED = r"\bmerge\(|\.join\([a-z]|sort_values|sort_index|sample\(frac|dropna|drop_duplicates|groupby|reindex"
 """What puts the rows of a table in another order, or drops some."""
-ORDERS = r"sort|shuffle(?! ?=)|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\(|" + REORDERED
+WITHIN = r"(?!.*\bdims? ?= ?[(\[]?-?[1-9])"
+"""Values that move within an example leave the order of the examples alone."""
+ORDERS = rf"sort|shuffle(?! ?=)|perm|\broll\({WITHIN}|\bshift\(|\bsample\(|\[::|reversed|\bflip\({WITHIN}|" + REORDERED
 REPEATS = r"over_?sampl|up_?sampl|smote|resampl|replace ?= ?True"
 CENTRED = r"center ?=|center['\"]|bfill|backfill|filtfilt|savgol"
 """What looks ahead by itself, wherever it stands."""
@@ -135,7 +138,23 @@ class Reader:
         """Where the last part of an example (its target) or the first (its input) becomes a tensor."""
         lines = self._trail("loader", slot) or self._met(slot)
         made = [line for line in lines if MAKES.search(self._text(line))]
-        return [self._place(line, FIRST_TENSOR) for line in (made[:1] or lines[-1:])]
+        return [self._place(line, FIRST_TENSOR) for line in (made[:1] or self._in_example(slot) or lines[-1:])]
+
+    def _in_example(self, slot: int) -> list[Line]:
+        """Where the data set's own function makes a tensor of that part of what it returns."""
+        for place in self.lines.get("items", [])[:1]:
+            scope = self.project.scope(str(place.file), place.line or 0)
+            results = [value for _, value in returned(scope.node)] if scope is not None else []
+            pair = next((value for value in results if isinstance(value, ast.Tuple) and len(value.elts) > 1), None)
+            if scope is None or pair is None:
+                continue
+            part = pair.elts[slot]
+            name = part.id if isinstance(part, ast.Name) else ""
+            at = [(scope.path, line) for given, _, line in named(scope.node) if given == name] or [
+                (scope.path, part.lineno)
+            ]
+            return [line for line in at if MAKES.search(self._text(line))][:1]
+        return []
 
     def _way(self) -> list[Line]:
         """Every line known of the way from where the data is read to the model, those nearest to the model first."""
@@ -161,7 +180,8 @@ class Reader:
 
     def _doing(self, lines: list[Line], pattern: str, role: str) -> list[Place]:
         wanted = re.compile(pattern)
-        return [self._place(line, role) for line in lines if wanted.search(self._text(line).partition("#")[0])]
+        written = ((line, self._text(line).partition("#")[0]) for line in lines)
+        return [self._place(line, role) for line, text in written if wanted.search(text) and not IMPORTS.match(text)]
 
     def _other_way(self, training: list[Line]) -> list[Place]:
         """Where the data outside training is prepared: scaled, then what is done for it alone."""
