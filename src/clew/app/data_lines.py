@@ -34,6 +34,8 @@ CENTRED = r"center ?=|center['\"]|bfill|backfill|filtfilt|savgol"
 """What looks ahead by itself, wherever it stands."""
 BLURS = r"rolling|\bshift\(|convolve|cumsum|ewm|interpolate|bfill|fillna|smooth|resample|center="
 FLOATS = r"astype\([^)]*float|\.float\(\)|to\(torch\.float|FloatTensor\(|dtype ?= ?(np|torch)\.float"
+UNKNOWN = r"\.get\([^()]*,[^()]*(unk|oov)|\belse\b[^#]*(unk|oov)|(unk|oov)\w*\W*if\b.* not in"
+"""Where a word that the vocabulary does not have gets its number."""
 COMES_IN = "rows of other times come in here"
 ON_THE_WAY = {
     "data.labels_misaligned": (ORDERS, "the order is changed here"),
@@ -89,6 +91,11 @@ class Reader:
                 done = [*self._doing(lines, CENTRED, role), *self._doing(self._everywhere(), CENTRED, role), *done]
             if cause == "data.not_normalized" and not done:
                 done = self._doing(lines, FLOATS, "turned into fractions here")
+            if cause == "data.input_destroyed":
+                places = self._doing(
+                    self._everywhere(), f"(?i){UNKNOWN}", "words that are not known get their number here"
+                )
+                done = done[:1] or places
             if cause == "data.leak_split":
                 done = [*self._doing(lines, REPEATS, "rows are repeated here"), *done]
             found[cause] = [*done[:1], *found.get(cause, [])]
