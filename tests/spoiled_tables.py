@@ -546,3 +546,36 @@ def days_that_only_one_class_has(folder: Path) -> Fault:
     days = np.where(y == 1, rng(2).integers(30, 90, 800), rng(3).integers(0, 3, 800))
     write(folder / "loans.csv", ["a", "b", "c", "days_overdue", "label"], zip(*x.T, days, y, strict=True))
     return Fault("file_tells_target", "may_tell", "loans.csv", column="days_overdue")
+
+
+def tones(count: int = 500) -> tuple[Array, list[str]]:
+    """Signals whose pitch tells the word; where the tone begins and how loud it is tells nothing."""
+    kinds = rng(0).integers(0, 4, count)
+    pitch = np.array([0.02, 0.05, 0.09, 0.14])[kinds][:, None]
+    wave = np.sin(2 * np.pi * (pitch * np.arange(512) + rng(1).random((count, 1))))
+    wave = wave * rng(2).uniform(2000, 8000, (count, 1)) + rng(3).normal(0, 600, wave.shape)
+    return wave.astype(np.int16), [("stop", "go", "left", "right")[kind] for kind in kinds]
+
+
+@fault
+def words_that_slide_beside_their_signals(folder: Path) -> Fault:
+    wave, words = tones()
+    np.savez(folder / "clips.npz", pcm=wave)
+    words[200:] = [*words[201:], words[200]]
+    write(folder / "manifest.csv", ["speaker", "word"], ((f"s{at % 7}", word) for at, word in enumerate(words)))
+    return Fault("file_labels_fit", "slid", "manifest.csv", rows=(200, 498), column="word")
+
+
+@sound
+def signals_with_their_words_in_another_file(folder: Path) -> None:
+    wave, words = tones()
+    np.savez(folder / "clips.npz", pcm=wave)
+    write(folder / "manifest.csv", ["speaker", "word"], ((f"s{at % 7}", word) for at, word in enumerate(words)))
+
+
+@sound
+def signals_of_one_kind_after_another(folder: Path) -> None:
+    wave, words = tones()
+    order = np.argsort(words, kind="stable")
+    np.savez(folder / "clips.npz", pcm=wave[order])
+    write(folder / "manifest.csv", ["speaker", "word"], ((f"s{at % 7}", words[at]) for at in order))
