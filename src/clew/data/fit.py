@@ -25,7 +25,7 @@ WAVES = 256
 HASHED = 512
 PIXELS = 256
 SIGNAL, FRAMES, BANDS = 256, 8, 24
-"""Values in a row from which on an array is taken for a signal, and into how many times and bands its spectrum is cut."""
+"""Values in a row from which on it is taken for a signal, and into how many times and bands its spectrum is cut."""
 MOST_CLASSES = 24
 STRENGTHS = (0.003, 0.03, 0.3)
 MOST_ROWS = 8_000
