@@ -36,6 +36,7 @@ BLURS = r"rolling|\bshift\(|convolve|cumsum|ewm|interpolate|bfill|fillna|smooth|
 FLOATS = r"astype\([^)]*float|\.float\(\)|to\(torch\.float|FloatTensor\(|dtype ?= ?(np|torch)\.float"
 UNKNOWN = r"\.get\([^()]*,[^()]*(unk|oov)|\belse\b[^#]*(unk|oov)|(unk|oov)\w*\W*if\b.* not in"
 """Where a word that the vocabulary does not have gets its number."""
+TURNS = r"\bflip(lr|ud)?\(|\[(\.\.\.|:)?,? ?::-1\]|\bRandom(Horizontal|Vertical)Flip\(|\bmirror\w*\("
 COMES_IN = "rows of other times come in here"
 ON_THE_WAY = {
     "data.labels_misaligned": (ORDERS, "the order is changed here"),
@@ -79,7 +80,8 @@ class Reader:
         loaders = [place._replace(role="the loader is made here") for place in self.lines.get("loader", [])[:1]]
         found["data.not_shuffled"] = found["data.rank_overlap"] = loaders
         for cause in ELSEWHERE:
-            found[cause] = [*self._elsewhere(), *self._drawn()]
+            turned = self._doing(self._everywhere(), TURNS, "turned round here")
+            found[cause] = [*self._elsewhere(), *self._drawn(), *turned[:1]]
         way = self._way()
         for cause, (pattern, role) in ON_THE_WAY.items():
             lines = [*self._from_backward(), *way] if pattern is ORDERS else way
