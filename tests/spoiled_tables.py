@@ -501,3 +501,81 @@ def texts_with_a_cache_of_their_numbers(folder: Path) -> None:
     lines(folder / "train.jsonl", ({"utterance": text, "intent": topic} for text, topic in records))
     lines(folder / "valid.jsonl", ({"utterance": text, "intent": topic} for text, topic in texts(150, 2)))
     np.savez(folder / "train_len12.npz", ids=padded, labels=np.array([topics.index(topic) for _, topic in records]))
+
+
+@sound
+def specimens_with_several_rows_each(folder: Path) -> None:
+    """The specimen tells the kind, and rows are split by it: it is no measurement."""
+    kinds = rng(0).integers(0, 4, 600)
+    specimen = [f"{'ABCD'[kind]}{number:02d}" for kind, number in zip(kinds, rng(1).integers(0, 12, 600), strict=True)]
+    x = rng(2).normal(kinds[:, None] * 0.3, 1, (600, 3)).round(3)
+    write(folder / "spectra.csv", ["a", "b", "c", "specimen", "label"], zip(*x.T, specimen, kinds, strict=True))
+
+
+@sound
+def patients_by_number_with_several_rows_each(folder: Path) -> None:
+    patient = rng(1).integers(0, 50, 600)
+    x = rng(2).normal((patient >= 25)[:, None] * 0.3, 1, (600, 3)).round(3)
+    rows = zip(*x.T, patient, (patient >= 25).astype(int), strict=True)
+    write(folder / "visits.csv", ["a", "b", "c", "patient_id", "label"], rows)
+
+
+@sound
+def a_law_that_hangs_on_one_column_and_is_refined_by_others(folder: Path) -> None:
+    """Power follows the wind all but alone, and the density of the air tells the rest."""
+    wind, heat, other = rng(0).uniform(2, 12, 1200), rng(1).normal(10, 9, 1200), rng(2).normal(0, 1, (1200, 3))
+    power = wind**3 * (1 - 0.004 * heat) + rng(3).normal(0, 4, 1200)
+    head = ["wind", "heat", "a", "b", "c", "target"]
+    write(folder / "turbine.csv", head, np.c_[wind, heat, other, power].round(3))
+
+
+@fault
+def a_noisy_copy_of_a_number(folder: Path) -> Fault:
+    x = rng(0).normal(0, 1, (1200, 4))
+    y = x @ [3, 1, -4, 2] + rng(1).normal(0, 4, 1200)
+    copy = 3 * y + rng(2).normal(0, 1, 1200)
+    write(folder / "table.csv", ["a", "b", "c", "d", "estimate", "target"], np.c_[x, copy, y].round(3))
+    return Fault("file_tells_target", "may_tell", "table.csv", column="estimate")
+
+
+@fault
+def days_that_only_one_class_has(folder: Path) -> Fault:
+    """As many values as a group has, each of one class; but they are counted, and no names."""
+    y = rng(0).integers(0, 2, 800)
+    x = rng(1).normal(y[:, None] * 0.3, 1, (800, 3)).round(3)
+    days = np.where(y == 1, rng(2).integers(30, 90, 800), rng(3).integers(0, 3, 800))
+    write(folder / "loans.csv", ["a", "b", "c", "days_overdue", "label"], zip(*x.T, days, y, strict=True))
+    return Fault("file_tells_target", "may_tell", "loans.csv", column="days_overdue")
+
+
+def tones(count: int = 500) -> tuple[Array, list[str]]:
+    """Signals whose pitch tells the word; where the tone begins and how loud it is tells nothing."""
+    kinds = rng(0).integers(0, 4, count)
+    pitch = np.array([0.02, 0.05, 0.09, 0.14])[kinds][:, None]
+    wave = np.sin(2 * np.pi * (pitch * np.arange(512) + rng(1).random((count, 1))))
+    wave = wave * rng(2).uniform(2000, 8000, (count, 1)) + rng(3).normal(0, 600, wave.shape)
+    return wave.astype(np.int16), [("stop", "go", "left", "right")[kind] for kind in kinds]
+
+
+@fault
+def words_that_slide_beside_their_signals(folder: Path) -> Fault:
+    wave, words = tones()
+    np.savez(folder / "clips.npz", pcm=wave)
+    words[200:] = [*words[201:], words[200]]
+    write(folder / "manifest.csv", ["speaker", "word"], ((f"s{at % 7}", word) for at, word in enumerate(words)))
+    return Fault("file_labels_fit", "slid", "manifest.csv", rows=(200, 498), column="word")
+
+
+@sound
+def signals_with_their_words_in_another_file(folder: Path) -> None:
+    wave, words = tones()
+    np.savez(folder / "clips.npz", pcm=wave)
+    write(folder / "manifest.csv", ["speaker", "word"], ((f"s{at % 7}", word) for at, word in enumerate(words)))
+
+
+@sound
+def signals_of_one_kind_after_another(folder: Path) -> None:
+    wave, words = tones()
+    order = np.argsort(words, kind="stable")
+    np.savez(folder / "clips.npz", pcm=wave[order])
+    write(folder / "manifest.csv", ["speaker", "word"], ((f"s{at % 7}", words[at]) for at in order))

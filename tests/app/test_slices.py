@@ -120,6 +120,44 @@ def test_arguments_are_followed_to_the_callers(tmp_path: Path, monkeypatch: pyte
     assert made[0].line == at(BY_HAND, "made")
 
 
+SEGMENTS = """\
+from scipy.signal import filtfilt
+
+class Tiles(Dataset):
+    def __init__(self, images, masks):
+        self.images, self.masks = images, masks
+    def __getitem__(self, i):  # items
+        image = torch.from_numpy(self.images[i]).float()
+        mask = torch.from_numpy(self.masks[i]).float()  # target
+        image = torch.roll(image, 3, dims=-1)
+        return image, mask
+
+def smooth(series):
+    return filtfilt(b, a, series)  # ahead
+
+def load(root):
+    files = list(root.glob("*.npy"))
+    return np.stack([np.load(file) for file in files]), np.load(root / "masks.npy")
+
+parts = load(root)
+sets = {name: Tiles(*parts) for name in ("train", "val")}
+loader = DataLoader(sets["train"], 8)  # loader
+"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "mark"),
+    [("data.labels_wrong_range", "target"), ("data.leak_temporal", "ahead"), ("data.labels_misaligned", "target")],
+)
+def test_imports_and_moves_within_an_example_are_no_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str, mark: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = {name: [Place("a.py", at(SEGMENTS, name))] for name in ("loader", "items")}
+    reader = Reader(lines, {str(tmp_path / "a.py"): SEGMENTS.splitlines()})
+    assert reader.by_cause()[cause][0].line == at(SEGMENTS, mark)
+
+
 @given(st.lists(st.sampled_from([*TRAIN.splitlines(), *DATA.splitlines(), "def f(x):", "    return f(x)", "x = x"])))
 def test_any_source_ends(lines: list[str]) -> None:
     """Code that cannot be parsed, calls itself or goes round in circles."""

@@ -371,6 +371,18 @@ def test_a_series_without_noise_gives_nothing_away() -> None:
     assert outcome("target_in_input", leaked) == "one_feature_is_it"
 
 
+def test_a_law_that_hangs_on_one_feature_is_refined_by_others_and_a_noisy_copy_is_not() -> None:
+    x = torch.randn(400, 7, generator=source())
+    level = 10 * torch.rand(400, 1, generator=source(1))
+    law = level**3 * (1 + 0.05 * x[:, :1]) / 100
+    subject = Subject(mlp(8, 1), nn.MSELoss(), cut(torch.cat([x, level], 1), law))
+    assert "tell what it leaves" in why("target_in_input", subject)
+    value = x.sum(1, keepdim=True) + torch.randn(400, 1, generator=source(2))
+    copy = value + 0.2 * torch.randn(400, 1, generator=source(3))
+    leaked = Subject(mlp(8, 1), nn.MSELoss(), cut(torch.cat([x, copy], 1), value))
+    assert outcome("target_in_input", leaked) == "one_feature_solves"
+
+
 class Conditional(nn.Module):
     def __init__(self) -> None:
         super().__init__()

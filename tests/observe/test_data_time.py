@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from loops_data import answer
+from scipy.signal import butter, filtfilt, lfilter
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
@@ -55,12 +56,23 @@ def mean_over(series: Any, first: int, last: int) -> Any:
     return np.mean([shifted(series, by) for by in range(first, last + 1)], axis=0)
 
 
+LOW = butter(2, 0.3)
+
+
+def two_ways(series: Any) -> Any:
+    return filtfilt(*LOW, series)
+
+
 COLUMNS: dict[str, tuple[Callable[[Any], list[Any]], str]] = {
     "lags": (lambda y: [shifted(y, -1), shifted(y, -7), mean_over(y, -5, -1)], "behind"),
     "a shift the other way": (lambda y: [shifted(y, 7), shifted(y, -1)], "ahead"),
     "a window around the row": (lambda y: [mean_over(y, -3, 3), shifted(y, -1)], "ahead"),
     "a window up to the row": (lambda y: [mean_over(y, -6, 0), shifted(y, -1)], "ahead"),
     "a step of a simulation": (lambda y: [shifted(y, -1), y - shifted(y, -1)], "behind"),
+    "a filter that runs both ways": (lambda y: [shifted(two_ways(y), -1), shifted(y, -1)], "ahead"),
+    "a filter that runs forward": (lambda y: [shifted(lfilter(*LOW, y), -1), shifted(y, -1)], "behind"),
+    "its own row smoothed": (lambda y: [two_ways(y), shifted(y, -1)], "behind"),
+    "a second difference": (lambda y: [shifted(y, -2) - 2 * shifted(y, -1) + y, shifted(y, -1)], "behind"),
     "the row between": (lambda y: [shifted(y, by) for by in (-2, -1, 1, 2)], "unclear"),
     "other things": (lambda y: [walk(len(y), 8), walk(len(y), 9)], "unclear"),
 }

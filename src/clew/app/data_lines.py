@@ -19,6 +19,7 @@ SPLITS = ("data.leak_split", "data.leak_temporal")
 ELSEWHERE = ("data.augmentation",)
 MAKES = re.compile(r"\b(tensor|as_tensor|from_numpy|Tensor|LongTensor|FloatTensor|stack)\(")
 HELD_OUT = re.compile(r"(^|_)(val|valid|validation|test|dev|held|holdout|eval)(_|$|\d)", re.IGNORECASE)
+IMPORTS = re.compile(r"\s*(import|from)\s")
 RANDOM = re.compile(r"\brand(n|int|om|perm)?\b|rng|augment|transform|flip|crop|jitter|rotat", re.IGNORECASE)
 SCALES = (
     r"[-*/] .*(mean|std|\bmin|\bmax|scale|norm|sigma)|[*/] ?\d|\d ?[*/] ?[a-z(]|"
@@ -26,12 +27,17 @@ SCALES = (
 )
 REORDERED = r"\bmerge\(|\.join\([a-z]|sort_values|sort_index|sample\(frac|dropna|drop_duplicates|groupby|reindex"
 """What puts the rows of a table in another order, or drops some."""
-ORDERS = r"sort|shuffle(?! ?=)|perm|\broll\(|\bshift\(|\bsample\(|\[::|reversed|\bflip\(|" + REORDERED
+WITHIN = r"(?!.*\bdims? ?= ?[(\[]?-?[1-9])"
+"""Values that move within an example leave the order of the examples alone."""
+ORDERS = rf"sort|shuffle(?! ?=)|perm|\broll\({WITHIN}|\bshift\(|\bsample\(|\[::|reversed|\bflip\({WITHIN}|" + REORDERED
 REPEATS = r"over_?sampl|up_?sampl|smote|resampl|replace ?= ?True"
 CENTRED = r"center ?=|center['\"]|bfill|backfill|filtfilt|savgol"
 """What looks ahead by itself, wherever it stands."""
 BLURS = r"rolling|\bshift\(|convolve|cumsum|ewm|interpolate|bfill|fillna|smooth|resample|center="
 FLOATS = r"astype\([^)]*float|\.float\(\)|to\(torch\.float|FloatTensor\(|dtype ?= ?(np|torch)\.float"
+UNKNOWN = r"\.get\([^()]*,[^()]*(unk|oov)|\belse\b[^#]*(unk|oov)|(unk|oov)\w*\W*if\b.* not in"
+"""Where a word that the vocabulary does not have gets its number."""
+TURNS = r"\bflip(lr|ud)?\(|\[(\.\.\.|:)?,? ?::-1\]|\bRandom(Horizontal|Vertical)Flip\(|\bmirror\w*\("
 COMES_IN = "rows of other times come in here"
 ON_THE_WAY = {
     "data.labels_misaligned": (ORDERS, "the order is changed here"),
@@ -78,7 +84,8 @@ class Reader:
         loaders = [place._replace(role="the loader is made here") for place in self.lines.get("loader", [])[:1]]
         found["data.not_shuffled"] = found["data.rank_overlap"] = [*self._stream(), *loaders]
         for cause in ELSEWHERE:
-            found[cause] = [*self._elsewhere(), *self._drawn()]
+            turned = self._doing(self._everywhere(), TURNS, "turned round here")
+            found[cause] = [*self._elsewhere(), *self._drawn(), *turned[:1]]
         way = self._way()
         for cause, (pattern, role) in ON_THE_WAY.items():
             lines = [*self._from_backward(), *way] if pattern is ORDERS else way
@@ -90,6 +97,11 @@ class Reader:
                 done = [*self._doing(lines, CENTRED, role), *self._doing(self._everywhere(), CENTRED, role), *done]
             if cause == "data.not_normalized" and not done:
                 done = self._doing(lines, FLOATS, "turned into fractions here")
+            if cause == "data.input_destroyed":
+                places = self._doing(
+                    self._everywhere(), f"(?i){UNKNOWN}", "words that are not known get their number here"
+                )
+                done = done[:1] or places
             if cause == "data.leak_split":
                 done = [*self._doing(lines, REPEATS, "rows are repeated here"), *done]
             found[cause] = [*done[:1], *found.get(cause, [])]
@@ -139,7 +151,23 @@ class Reader:
         """Where the last part of an example (its target) or the first (its input) becomes a tensor."""
         lines = self._trail("loader", slot) or self._met(slot)
         made = [line for line in lines if MAKES.search(self._text(line))]
-        return [self._place(line, FIRST_TENSOR) for line in (made[:1] or lines[-1:])]
+        return [self._place(line, FIRST_TENSOR) for line in (made[:1] or self._in_example(slot) or lines[-1:])]
+
+    def _in_example(self, slot: int) -> list[Line]:
+        """Where the data set's own function makes a tensor of that part of what it returns."""
+        for place in self.lines.get("items", [])[:1]:
+            scope = self.project.scope(str(place.file), place.line or 0)
+            results = [value for _, value in returned(scope.node)] if scope is not None else []
+            pair = next((value for value in results if isinstance(value, ast.Tuple) and len(value.elts) > 1), None)
+            if scope is None or pair is None:
+                continue
+            part = pair.elts[slot]
+            name = part.id if isinstance(part, ast.Name) else ""
+            at = [(scope.path, line) for given, _, line in named(scope.node) if given == name] or [
+                (scope.path, part.lineno)
+            ]
+            return [line for line in at if MAKES.search(self._text(line))][:1]
+        return []
 
     def _way(self) -> list[Line]:
         """Every line known of the way from where the data is read to the model, those nearest to the model first."""
@@ -165,7 +193,8 @@ class Reader:
 
     def _doing(self, lines: list[Line], pattern: str, role: str) -> list[Place]:
         wanted = re.compile(pattern)
-        return [self._place(line, role) for line in lines if wanted.search(self._text(line).partition("#")[0])]
+        written = ((line, self._text(line).partition("#")[0]) for line in lines)
+        return [self._place(line, role) for line, text in written if wanted.search(text) and not IMPORTS.match(text)]
 
     def _other_way(self, training: list[Line]) -> list[Place]:
         """Where the data outside training is prepared: scaled, then what is done for it alone."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ ENDINGS = LINES.union(
 
 
 SOURCE = ".py"
+NO_ARRAYS = frozenset((SOURCE, ".toml", ".yaml", ".yml", ".ini", ".cfg", ".json", ".txt"))
 READ_AS_TEXT = ("pathlib", "runpy", "codecs")
 """Through these a script reads another one as its settings; an import, a traceback or a compiler reads it as source."""
 
@@ -55,6 +57,7 @@ class _Files:
         self.opened: dict[str, Opened] = {}
         self.rewritten: set[str] = set()
         self.kinds: Counter[str] = Counter()
+        self.listener: Callable[[], None] | None = None
         self.on = False
         self.busy = False
         self.trouble = ""
@@ -78,6 +81,11 @@ def install(recorder: Any = None) -> None:
     if not _files.on:
         _files.on = True
         sys.addaudithook(_audit)
+
+
+def tell(listener: Callable[[], None]) -> None:
+    """Call this whenever the script begins to read another data file. An error of it is kept and goes no further."""
+    _files.listener = listener
 
 
 def opened() -> list[Opened]:
@@ -169,6 +177,8 @@ def _note(path: str, mode: Any, flags: Any, by: str) -> None:
         size, modified = 0, 0.0
     _files.kinds[ending] += 1
     _files.opened[path] = Opened(path, writes, size, modified, place, by or _library())
+    if _files.listener is not None and not writes and ending not in NO_ARRAYS:
+        _files.listener()
 
 
 def _read_as_text(path: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from clew.observe.coded import Coded
     from clew.observe.encoded import Encoded
     from clew.observe.rows import Digests, Sampled
     from clew.records.place import Place
@@ -79,6 +80,7 @@ class Ledger:
         self.frames: list[Frame] = []
         self.casts: list[Cast] = []
         self.encoded: list[Encoded] = []
+        self.coded: list[Coded] = []
         self.counted = 0
         self.looks = 0
         self.trouble = ""  # what first went wrong in taking notes; said where a note is missing

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from clew.observe import by_hand, files
+from clew.observe import by_hand, coded, files
 from clew.observe.encoded import encoded
 from clew.observe.ledger import CASTS, FRAMES, LEDGER, SPLITS, Call, Cast, Frame, Split
 from clew.observe.patches import hide, unframe
@@ -85,6 +85,7 @@ def install(name: str, module: ModuleType, recorder: Any = None) -> None:
 def _patch(name: str, module: ModuleType) -> None:
     try:
         if name == "pandas":
+            coded.install(module)
             for reader in READERS:
                 _replace(module, reader, functools.partial(_reads, name), _note_frame)
             _replace(module, "concat", _nothing, _note_concat)
@@ -197,6 +198,8 @@ def _note_call(name: str, came: Sampled | None, args: Args, kwargs: Options, res
     elif rows_in(result) == came.total:
         went = sampled(result, came.stride)
     columns = tuple(str(column) for column in table.columns) if hasattr(table, "columns") else ()
+    if name in ("fit", "fit_transform"):
+        _quietly(coded.encoder, estimator, table)
     kind = "resample" if name == "fit_resample" else name
     what = type(estimator).__name__
     LEDGER.add(Call(number, kind, what, learns(estimator), fit, users_place(), came, went, columns))

@@ -366,7 +366,8 @@ class Taper(Watch):
         waiting, self.waiting = self.waiting, []
         sizes = [_rows(data) for data in waiting]
         together = event.target.dim() > 0 and len(event.target) == sum(sizes) and len(waiting) > 1
-        parts = self.torch.split(event.target, sizes) if together else [event.target]  # outputs that were joined for one loss
+        # Outputs that were joined for one loss have their targets one after the other.
+        parts = self.torch.split(event.target, sizes) if together else [event.target]
         for data, target in zip(waiting if together else waiting[-1:], parts, strict=True):
             if self.validations < MOST_BATCHES:
                 data[data.pop("?")] = target

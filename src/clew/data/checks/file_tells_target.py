@@ -5,8 +5,11 @@ tells it all but perfectly, while all others together do not, was filled in afte
 one some rows further down holds the future.
 
 Why it matters: the score is splendid in training and validation alike, and nothing of it is left in use.
-Cannot tell: whether the program really uses that column as an input, unless its source names it.
-Silent when: other columns tell the target as well, when there is only one, and when the column is the target itself.
+Cannot tell: whether the program really uses that column as an input, unless its source names it; a group that is fed
+to the model as if it were a measurement.
+Silent when: other columns tell the target as well, when there is only one, when the column is the target itself, when
+it names the specimen, patient or speaker of which several rows were taken, and when the others tell what it leaves of a
+number: a cause that was measured is refined by other causes, a copy with noise on it is not.
 Sources: leakage-looks-too-good
 """
 
@@ -26,6 +29,11 @@ from clew.records.clue import Saw, Unclear
 
 ALL_BUT_SURE = 0.97
 MOST_SHIFT = 30
+GROUPS, PER_CLASS = 20, 2
+"""Values from which on a name stands for a group of rows, and how many of them there are for each class at least."""
+GROUP_WORDS = frozenset("id ids group subject patient specimen sample session speaker participant user site".split())
+NEAR, REFINED = 6, 0.3
+"""Neighbours on either side in the order of a column, and how well the others tell what these leave."""
 FUTURE = frozenset(("next", "future", "tomorrow", "later", "ahead", "forecast"))
 BACK = frozenset(("lag", "lagged", "prev", "previous", "last", "past", "yesterday"))
 
@@ -49,7 +57,8 @@ def _told(family: Family) -> Iterator[Found]:
     aim = next((column for column in columns if column.name == family.target), None)
     if aim is None or aim.kind in ("array", "text") or family.rows < 60:
         return
-    used = [column for column in columns if column.name not in (aim.name, *family.unused) and not _names(column, aim)]
+    used = [column for column in columns if column.name not in (aim.name, *family.unused)]
+    used = [column for column in used if not _names(column, aim) and not grouping(column, aim)]
     able = [held for column in used for held in _sides(column)]
     scores = {held.name: alone(held, aim) for held in able}
     if not scores:
@@ -61,6 +70,9 @@ def _told(family: Family) -> Iterator[Found]:
     others = [column for column in columns if column.name not in (aim.name, source)]
     rest = _rest(others, aim, family.rows, [part.rows for part in family.parts])
     if name == source and (rest is None or 1 - scores[name] > 0.15 * (1 - rest)):
+        return
+    own = next(column for column in columns if column.name == source)
+    if many(aim) and own.kind == "number" and refined(own, others, aim, [part.rows for part in family.parts]) > REFINED:
         return
     part = family.training[0] if family.training else family.parts[0]
     column = part.column(source)
@@ -80,6 +92,45 @@ def _names(column: Column, aim: Column) -> bool:
     keys, labels = codes(column), codes(aim)
     pairs = len(np.unique(np.stack([keys, labels]), axis=1).T)
     return pairs == int(keys.max()) + 1 == int(labels.max()) + 1
+
+
+def grouping(column: Column, aim: Column) -> bool:
+    """Whether a column names what several rows were taken of: many names, each in several rows of one class. Rows of
+    one specimen are kept together by it, and it is no measurement. Numbers count only where they are called so: days
+    overdue have as many values, and give the answer away."""
+    named = column.kind == "category" and column.values.dtype == object
+    if many(aim) or not (named or (column.kind == "number" and GROUP_WORDS & set(words(column.name)))):
+        return False
+    keys, labels = codes(column), codes(aim)
+    groups = int(keys.max()) + 1
+    if groups < max(GROUPS, PER_CLASS * (int(labels.max()) + 1)) or groups > len(keys) / 2:
+        return False
+    pairs = len(np.unique(np.stack([keys, labels]), axis=1).T)
+    return pairs == groups
+
+
+def many(aim: Column) -> bool:
+    """Whether the target is a number and not a class."""
+    return aim.kind == "number" and len(np.unique(aim.values)) > 12
+
+
+def refined(column: Column, others: list[Column], aim: Column, lengths: list[int]) -> float:
+    """How well the other columns tell what one column leaves of a number, from 0 to 1. What it leaves is the distance
+    from the mean of the rows that are nearest in that column."""
+    able = [held for held in others if held.kind not in ("key", "stream")]
+    x = inputs(able, len(aim.values))
+    finite = np.isfinite(column.values) & np.isfinite(aim.values)
+    if x is None or not finite.all() or len(finite) < 20 * NEAR:
+        return 0.0
+    order = np.argsort(column.values, kind="stable")
+    values = np.asarray(aim.values, float)[order]
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    at = np.arange(len(values))
+    first, last = np.maximum(at - NEAR, 0), np.minimum(at + NEAR + 1, len(values))
+    left = np.empty_like(values)
+    left[order] = values - (sums[last] - sums[first] - values) / (last - first - 1)
+    spread = float(left.std())
+    return fit(x, ((left - left.mean()) / spread)[:, None], lengths).told[0] if spread > 0 else 0.0
 
 
 def _sides(column: Column) -> list[Column]:
@@ -104,9 +155,8 @@ def alone(column: Column, aim: Column) -> float:
     keys = _keys(column)
     if not 2 <= int(keys.max()) + 1 <= rows / 4:
         return 0.0
-    numbers = aim.kind == "number" and len(np.unique(aim.values)) > 12
     odd = np.arange(rows) % 2 == 1
-    return _variance(keys, aim, odd) if numbers else _accuracy(keys, codes(aim), odd)
+    return _variance(keys, aim, odd) if many(aim) else _accuracy(keys, codes(aim), odd)
 
 
 def codes(column: Column) -> Array:

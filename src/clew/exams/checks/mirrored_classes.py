@@ -1,140 +1,182 @@
-"""Does mirroring turn one class into another that the model cannot tell from it?
+"""Do training examples look like another class, because they were turned round at random?
 
-Looks for two classes that the trained model confuses at nearly the rate of a coin on validation examples, or on those
-of training where none were kept: there flips that are part of the step are still to come. A simple model is fitted to
-some of these examples as they are, and asked about the others, as they are and mirrored along each axis. Where it tells
-the two apart, and takes the mirrored ones for the other class, flips swap the classes.
+Fits a small model on validation examples of two classes at a time, on coarse pixels and on the sizes of the frequencies
+along both axes; a signal is turned into its spectrum over time first. Where it tells the two classes apart, and takes
+each for the other once the examples are turned round along an axis, direction is what tells them apart. Then it is
+asked about the training examples as the model got them.
 
-Why it matters: a flip or a reversal in training gives left turns the look of right turns and keeps their label. The
-model can then only guess between the two, and nothing else in the run looks wrong.
-Cannot tell: whether the program flips; a model that confuses two mirrored classes for a reason of its own.
-Silent when: no two classes are confused, a simple model does not tell them apart either, or mirroring does not swap
-them. Unclear without one label for each example, for tokens, and with fewer than twenty of a class.
+Why it matters: a rising call that is reversed is a falling one, and a 2 that is mirrored is near a 5. Half of the
+training examples then carry the label of another class, and the two classes cannot be learned.
+Cannot tell: which axis, where turning along either does the same; classes that such a small model does not tell apart.
+Silent when: turning examples round leaves their class as it is, training examples are told as well as validation
+examples, or examples of other classes are told badly in training too, as after any strong augmentation.
 """
 
 from __future__ import annotations
 
-from itertools import combinations, product
+from collections.abc import Iterator
+from itertools import combinations
+from typing import NamedTuple
 
 import torch
 
 from clew.exams.batches import distinct
-from clew.exams.checks._data_signal import linear, nearest
-from clew.exams.checks._data_tables import Labels, inputs_of, labels_of
-from clew.exams.checks.confident_errors import probabilities
+from clew.exams.checks._data_tables import labels_of, shown_inputs, stacked
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Saw, Unclear
 
-FEWEST = 20
-COIN = 0.65
-"""The share of the answers within a pair that are right, at most, for the pair to count as confused."""
-WITHIN = 0.7
-"""The share of the examples of a pair that the model gives to either of its classes."""
-LEARNED = 0.15
-"""By so much the other classes are told better than the pair."""
-TOLD, SWAPPED = 0.8, 0.25
-FOLDS = 4
-SHORTEST = 8
-LONG, WINDOW = 256, 64
-"""Of an axis that is taken for a signal, whose spectra make a picture."""
-DIRECTIONS = 12
-MOST = 400
+MOST, CLASSES = 1024, 12
+EACH = 12
+"""Examples of a class, on either side."""
+SIDE, LONG = 8, 256
+"""The shortest axis of a picture, and the length from which on a row of values is taken for a signal."""
+FRAMES, COARSE, WAVES = 32, 8, 8
+FOLDS, RIDGE = 4, 0.1
+APART, TURNED = 0.85, 0.2
+"""How often two classes are told apart as they are, and once they are turned round."""
+LOST, LEAST = 0.72, 0.25
+"""How often at most they are told apart in training, and how often at least either of them is: half of them are as they
+were."""
+KEPT, ELSEWHERE = 0.7, 0.8
+"""Classes that turning leaves as they are, and how well these are told in training."""
 
 
-@exam("mirrored_classes", needs=("loss",), seconds=1.0)
+class Pair(NamedTuple):
+    classes: tuple[int, int]
+    plain: float
+    turned: float
+    training: tuple[float, float]
+
+    @property
+    def trained(self) -> float:
+        return sum(self.training) / 2
+
+
+@exam("mirrored_classes", needs=("validation",), seconds=0.8)
 def examine(lab: Lab) -> Answer:
-    batches = distinct(lab.val_pairs or lab.batches)
-    labels = labels_of(lab, batches)
-    if labels is None or labels.kind != "classes" or labels.dense:
-        return Unclear("the batches hold no class label for each example")
-    inputs = inputs_of(batches)
-    if inputs.values is None or not any(size >= SHORTEST for size in inputs.shape):
-        return Unclear("the inputs have no axis to mirror")
-    chances = probabilities(lab, batches, labels.classes)
-    if chances is None or len(chances) != inputs.examples:
-        return Unclear("the output gives no score for each class")
-    named, truth = chances.argmax(1), labels.y[:, 0].cpu()
-    pair = _confused(named, truth, labels)
-    if pair is None:
-        return Saw("told_apart").saying("No two classes are confused at the rate of a coin.")
-    chosen = torch.cat([(truth == label).nonzero().flatten()[:MOST] for label in pair])
-    examples = inputs.values.cpu()[chosen].reshape(len(chosen), *inputs.shape)
-    first = (truth[chosen] == pair[0]).double()
-    plain, axis, mirrored = _mirrored(lab, examples, first)
-    right = float((named[chosen] == truth[chosen]).double().mean())
-    figures = {"label": pair[0], "other": pair[1], "model": right, "simple": plain, "mirrored": mirrored}
-    if plain < TOLD:
-        return Unclear(f"a simple model does not tell {pair[0]} and {pair[1]} apart either")
-    if mirrored > SWAPPED:
-        return Saw("told_apart", **figures).saying(f"Mirrored, {pair[0]} and {pair[1]} do not become each other.")
-    return Saw("swapped", **figures, axis=axis).saying(
-        f"Mirrored along axis {axis}, {pair[0]} looks like {pair[1]}: a simple model tells {100 * plain:.0f} % of them "
-        f"right as they are and {100 * mirrored:.0f} % mirrored, and the trained model {100 * right:.0f} % as they are."
-    )
+    sides = []
+    for batches in (distinct(lab.batches), distinct(lab.val_pairs)):
+        labels = labels_of(lab, batches) if batches else None
+        if labels is None or labels.kind != "classes" or labels.dense:
+            return Unclear("the batches hold no class for each example")
+        shown = [shown_inputs(batch) for batch in batches]
+        if any(len(held) != 1 for held in shown):
+            return Unclear("the model takes more than one input")
+        x = stacked([held[0].tensor for held in shown])
+        if x is None or not x.is_floating_point() or len(x) != len(labels.y) or not _readable(x):
+            return Unclear("the inputs are neither pictures nor signals")
+        sides.append((x[:MOST].float().cpu(), labels.y[:MOST, 0].cpu()))
+    (x, y), (held, wanted) = sides
+    if x.shape[1:] != held.shape[1:] or not bool(torch.isfinite(x).all() and torch.isfinite(held).all()):
+        return Unclear("training and validation examples are not of one form")
+    able = [name for name in range(int(wanted.max()) + 1) if min(_count(y, name), _count(wanted, name)) >= EACH]
+    if not 2 <= len(able) <= CLASSES:
+        return Unclear("there are too few examples of each class, or too many classes")
+    return _judge(lab, able, (x, y), (held, wanted))
 
 
-def _confused(named: torch.Tensor, truth: torch.Tensor, labels: Labels) -> tuple[int, int] | None:
-    """The two classes of which the model gives each for the other most often, where it does so all but at random."""
-    counts = torch.bincount(truth.clamp_min(0), minlength=labels.classes)
-    known = [label for label in range(labels.classes) if counts[label] >= FEWEST]
-    found = []
-    for pair in combinations(known[:64], 2):
-        mine = (truth == pair[0]) | (truth == pair[1])
-        within = mine & ((named == pair[0]) | (named == pair[1]))
-        if int(within.sum()) < WITHIN * int(mine.sum()):
+def _judge(
+    lab: Lab, able: list[int], training: tuple[torch.Tensor, torch.Tensor], held: tuple[torch.Tensor, torch.Tensor]
+) -> Answer:
+    (x, y), (others, wanted) = training, held
+    known, plain = features(x), features(others)
+    looked = False
+    for axis in range(1, others.dim()):
+        if others.shape[axis] < SIDE:
             continue
-        right = float((named[within] == truth[within]).double().mean())
-        rest = (named[~mine] == truth[~mine]).double()
-        if right <= COIN and (not len(rest) or float(rest.mean()) >= right + LEARNED):
-            found.append((right, pair))
-    return min(found)[1] if found else None
+        lab.check(axis / others.dim())
+        pairs = list(_pairs(able, plain, features(others.flip(axis)), wanted, known, y))
+        looked = looked or bool(pairs)
+        lost = [pair for pair in pairs if pair.turned <= TURNED and pair.trained <= LOST and min(pair.training) > LEAST]
+        touched = {name for pair in lost for name in pair.classes}
+        steady = [pair.trained for pair in pairs if pair.turned >= KEPT and not touched & set(pair.classes)]
+        if steady and sum(steady) / len(steady) < ELSEWHERE:
+            continue
+        if lost:
+            worst = max(lost, key=lambda pair: pair.plain - pair.turned)
+            one, other = worst.classes
+            says = (
+                f"Classes {one} and {other} are told apart in {worst.plain:.0%} of the validation examples, and each "
+                f"is taken for the other once they are turned round along axis {axis} ({worst.turned:.0%} right). Of "
+                f"the training examples only {worst.trained:.0%} look like their class: they are turned round at random"
+            )
+            figures = {"plain": worst.plain, "turned": worst.turned, "training": worst.trained}
+            return Saw("turned", axis=axis, classes=f"{one}, {other}", **figures).saying(says)
+    if not looked:
+        return Unclear("a small model tells no two classes apart")
+    return Saw("kept").saying("Training examples look like their class as much as validation examples do.")
 
 
-def _mirrored(lab: Lab, examples: torch.Tensor, first: torch.Tensor) -> tuple[float, int, float]:
-    """How often a simple model is right about examples that it was not fitted on, and about the same mirrored along the
-    axis that costs it most; of the best one of such models."""
-    order = torch.randperm(len(examples), generator=lab.generator(3))
-    pictures = examples.dim() > 2 or examples.shape[-1] >= LONG
-    axes = [axis for axis, size in enumerate(examples.shape) if axis and size >= SHORTEST]
-    best = (0.0, 0, 1.0)
-    for fit, features in product((linear, nearest), (_values, _edges) if pictures else (_values,)):
-        right = dict.fromkeys([0, *axes], 0)
-        for fold in range(FOLDS):
-            held = order[fold::FOLDS]
-            known = order[~torch.isin(order, held)]
-            x, centre, spread = _standard(features(examples[known]))
-            y = torch.stack([first[known], 1 - first[known]], 1).float()
-            for axis in right:
-                shown = examples[held].flip(axis) if axis else examples[held]
-                said = fit(x, y, (features(shown) - centre) / spread)
-                right[axis] += int(((said[:, 0] > said[:, 1]).double() == first[held]).sum())
-        worst = min(axes, key=lambda axis: right[axis])
-        share = right[0] / len(examples)
-        if share > best[0]:
-            best = (share, worst, right[worst] / len(examples))
-        lab.check(0.5)
-    return best
+def _pairs(
+    able: list[int],
+    plain: torch.Tensor,
+    turned: torch.Tensor,
+    wanted: torch.Tensor,
+    known: torch.Tensor,
+    labels: torch.Tensor,
+) -> Iterator[Pair]:
+    """The pairs of classes that validation examples tell apart."""
+    for one, other in combinations(able, 2):
+        rows, seen = (torch.where((held == one) | (held == other))[0] for held in (wanted, labels))
+        sign = torch.where(wanted[rows] == one, 1.0, -1.0).double()
+        own = [_standard(table[at]) for table, at in ((plain, rows), (turned, rows), (known, seen))]
+        fold = torch.empty(len(rows), dtype=torch.long)
+        for side in (sign > 0, sign < 0):  # as many of both in each fold, in whichever order they come
+            fold[side] = torch.arange(int(side.sum())) % FOLDS
+        right = [0.0, 0.0]
+        for held in range(FOLDS):
+            inside, outside = fold != held, fold == held
+            for at in (0, 1):
+                said = _told(own[0][inside], sign[inside], own[at][outside])
+                right[at] += float((said.sign() == sign[outside]).sum()) / len(rows)
+        if right[0] < APART:
+            continue
+        said = _told(own[0], sign, own[2])
+        first = labels[seen] == one
+        found = float((said[first] > 0).double().mean()), float((said[~first] < 0).double().mean())
+        yield Pair((one, other), right[0], right[1], found)
 
 
-def _values(examples: torch.Tensor) -> torch.Tensor:
-    return examples.flatten(1).float()
+def _standard(table: torch.Tensor) -> torch.Tensor:
+    """By the examples themselves: noise and gain that training adds to all of them move every feature, and not the
+    differences between classes."""
+    return (table - table.mean(0)) / table.std(0).clamp_min(1e-9)
 
 
-def _edges(examples: torch.Tensor) -> torch.Tensor:
-    """How much of each direction the edges have, wherever they stand: of pictures, or of the spectra of a signal."""
-    maps = examples.flatten(0, -2).float() if examples.shape[-1] >= LONG else examples.flatten(0, -3).float()
-    if examples.shape[-1] >= LONG:
-        hop = max(WINDOW // 4, maps.shape[-1] // 64)
-        maps = torch.stft(maps, WINDOW, hop, window=torch.hann_window(WINDOW), return_complex=True).abs()
-        maps = torch.log1p(maps / maps.mean().clamp_min(1e-12))
-    across, down = maps[:, 1:, 1:] - maps[:, 1:, :-1], maps[:, 1:, 1:] - maps[:, :-1, 1:]
-    bins = ((torch.atan2(down, across) / torch.pi + 1) * (DIRECTIONS / 2)).long().clamp(0, DIRECTIONS - 1)
-    size = (across.square() + down.square()).sqrt()
-    found = torch.zeros(len(maps), DIRECTIONS).scatter_add_(1, bins.flatten(1), size.flatten(1))
-    return found.reshape(len(examples), -1)
+def _told(known: torch.Tensor, sign: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
+    """What a linear model says that was fitted on the first: above zero for the one class, below for the other."""
+    gram = known @ known.T
+    gram += RIDGE * gram.diagonal().mean() * torch.eye(len(known), dtype=known.dtype)
+    weights: torch.Tensor = known.T @ torch.linalg.solve(gram, sign - sign.mean())
+    return asked @ weights
 
 
-def _standard(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    centre, spread = x.mean(0), x.std(0).clamp_min(1e-3 * float(x.std()) + 1e-12)
-    return (x - centre) / spread, centre, spread
+def _readable(x: torch.Tensor) -> bool:
+    if x.dim() == 2:
+        return x.shape[1] >= LONG
+    return 3 <= x.dim() <= 4 and (min(x.shape[-2:]) >= SIDE or (x.dim() == 3 and x.shape[-1] >= LONG))
+
+
+def features(x: torch.Tensor) -> torch.Tensor:
+    """Coarse pixels, and the sizes of the low frequencies along both axes: these keep a slope wherever it stands."""
+    picture = _spectrum(x) if x.dim() == 2 or x.shape[-2] < SIDE else x if x.dim() == 3 else x.mean(1)
+    picture = picture.double()
+    picture = picture - picture.mean((1, 2), keepdim=True)
+    coarse = torch.nn.functional.adaptive_avg_pool2d(picture[:, None], COARSE).flatten(1)
+    waves = torch.fft.fft2(picture).abs()
+    waves = torch.cat([waves[:, :WAVES], waves[:, 1 - WAVES :]], 1)[:, :, : WAVES + WAVES // 2]
+    return torch.cat([coarse, waves.add(1e-6 * float(waves.mean()) + 1e-12).log().flatten(1)], 1)
+
+
+def _spectrum(x: torch.Tensor) -> torch.Tensor:
+    """A signal as a picture of frequencies over time."""
+    wave = x if x.dim() == 2 else x.mean(1)
+    width = 2 * (wave.shape[1] // FRAMES)
+    frames = wave.unfold(1, width, width // 2)
+    power: torch.Tensor = torch.fft.rfft(frames * torch.hann_window(width), dim=2).abs()[:, :, 1:]
+    return (power + 1e-3 * power.mean() + 1e-12).log().transpose(1, 2)
+
+
+def _count(labels: torch.Tensor, name: int) -> int:
+    return int((labels == name).sum())

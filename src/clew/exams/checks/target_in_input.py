@@ -8,6 +8,8 @@ Cannot tell: a leak spread over several features; whether the task is honestly t
 Silent when: no feature explains over 95 %. Unclear when the target is the input (autoencoders, language models that
 shift inside the loss), when there is one feature only, and when so few examples could be matched by chance. Examples
 that stand there more than once count once. Labels that are handed in beside the inputs, as they are, do not count.
+Unclear also where the other features tell what that one leaves of a number: a cause that was measured is refined by
+other causes, and a copy with noise on it is not.
 Sources: leakage-looks-too-good
 """
 
@@ -42,6 +44,10 @@ BY_CHANCE = 1e-3
 ITSELF = 0.99999
 NEARLY, MANY, MANY_OF = 0.9, 4, 0.02
 """Short of the target itself, a feature gives nothing away where that many do as well: a series without noise."""
+
+
+NEAR, REFINED, MOST_OTHERS = 6, 0.15, 64
+"""Neighbours on either side in the order of a feature, and the share of what these leave that the others explain."""
 
 
 @exam("target_in_input", seconds=1.0)
@@ -91,6 +97,8 @@ def _judge(lab: Lab, columns: torch.Tensor, names: Inputs, labels: Labels) -> An
             f"{name} alone explains {100 * best:.0f} % of the target, which is no wonder among "
             f"{columns.shape[1]} features"
         )
+    if SOLVED < best < EXACT and labels.kind == "values" and _refined(columns, where, labels.y) > REFINED:
+        return Unclear(f"{name} tells the target all but alone, and the other features tell what it leaves")
     figures: dict[str, str | int] = {"feature": name, "features": columns.shape[1], "examples": len(columns)}
     if best >= EXACT and columns.shape[1] < ENOUGH_FEATURES:
         return Saw("one_feature_solves", skill=best, **figures).at(Place(symbol=name))
@@ -122,6 +130,30 @@ def skill(columns: torch.Tensor, labels: Labels, half: int) -> torch.Tensor | No
         return None
     missed = (known[nearest] - truth[:, None]).square().sum((0, 2))
     return 1 - torch.minimum(missed, _by_line(columns.double(), known, truth, half)) / whole
+
+
+def _refined(columns: torch.Tensor, where: int, y: torch.Tensor) -> float:
+    """The share of what one feature leaves of a number that the others explain on the second half of the examples. What
+    it leaves is the distance from the mean of the examples that are nearest in that feature."""
+    if y.shape[1] != 1 or not 1 < columns.shape[1] <= MOST_OTHERS or len(y) < 8 * columns.shape[1]:
+        return 0.0
+    order = columns[:, where].sort(stable=True).indices
+    values = y[order, 0].double()
+    sums = torch.cat([values.new_zeros(1), values.cumsum(0)])
+    at = torch.arange(len(values), device=values.device)
+    first, last = (at - NEAR).clamp_min(0), (at + NEAR + 1).clamp(max=len(values))
+    mean = (sums[last] - sums[first] - values) / (last - first - 1)
+    left, level = torch.empty_like(values), torch.empty_like(values)
+    left[order], level[order] = values - mean, mean
+    others = columns.double()[:, [at for at in range(columns.shape[1]) if at != where]]
+    others = (others - others.mean(0)) / others.std(0).clamp_min(1e-12)
+    level = (level - level.mean()) / level.std().clamp_min(1e-12)
+    x = torch.cat([torch.ones_like(level)[:, None], others, others * level[:, None]], 1)
+    half = len(x) // 2
+    gram = x[:half].T @ x[:half] + 0.01 * half * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    guess = x[half:] @ torch.linalg.solve(gram, x[:half].T @ left[:half])
+    whole = float((left[half:] - left[:half].mean()).square().sum())
+    return 1 - float((left[half:] - guess).square().sum()) / whole if whole > 0 else 0.0
 
 
 def _by_line(columns: torch.Tensor, known: torch.Tensor, truth: torch.Tensor, half: int) -> torch.Tensor:

@@ -2,7 +2,8 @@
 
 What it sees: a centred window, a value moved back from later rows, a fill from the next value, a window over reversed
 rows or a smoother that looks both ways, kept as a column of rows in time that a model is then fitted on, and not as its
-target.
+target. A helper that returns what such a smoother made counts where it is called, if the file takes its targets from
+later rows.
 Why it matters: at the moment of prediction those rows do not exist. The score is far too good, and nothing of it is
 left in use.
 Silent when: the column is the target by its name or use, or nothing says that rows follow each other in time.
@@ -26,6 +27,7 @@ LAG = re.compile(r"(^|_)(lag|prev|previous|yesterday|last)(_|\d|$)", re.I)
 TIME = re.compile(
     r"['\"](\w*_)?(date|time|timestamp|datetime|day|hour|week|month|ts|period)(_\w*)?['\"]|parse_dates", re.I
 )
+YS = re.compile(r"^ys?$|(^|_)(y|ys|target|targets|label|labels|future)(_|$)", re.I)
 BOTH = ("savgol_filter", "gaussian_filter1d", "filtfilt", "uniform_filter1d", "medfilt")
 
 
@@ -43,6 +45,8 @@ def check(script: Script) -> Iterator[Hit]:
     forecast = in_time(script)
     for call, why in found:
         column = kept_in(script, call)
+        if column is None and verb(call) in BOTH and forecasts(script):
+            column = handed_on(script, call)
         if column is None or AIM.search(column) or not forecast:
             continue
         if only_target(script, column, call):
@@ -52,6 +56,36 @@ def check(script: Script) -> Iterator[Hit]:
             yield Hit(call, f"{told}, and the target is {of} of a later row.", "certain")
         else:
             yield Hit(call, f"{told}.")
+
+
+def handed_on(script: Script, call: ast.Call) -> str | None:
+    """Where the result of a function is kept that returns what the call made; None where nobody keeps it."""
+    if not isinstance(script.statement(call), ast.Return):
+        return None
+    functions = [node for node in ast.walk(script.module.tree) if isinstance(node, ast.FunctionDef)]
+    around = [held for held in functions if held.lineno <= call.lineno <= (held.end_lineno or 0)]
+    callers = script.calls(max(around, key=lambda held: held.lineno).name) if around else ()
+    kept = [column for other in callers if (column := kept_in(script, other)) is not None]
+    return next((column for column in kept if not AIM.search(column)), kept[0] if kept else None)
+
+
+def forecasts(script: Script) -> bool:
+    """Whether targets are taken from later rows: ys.append(load[t + 1]), y[i] = series[i + horizon]."""
+    for node in script.module.nodes.get(ast.Subscript, []):
+        at = node.slice
+        if not isinstance(node.ctx, ast.Load) or not (isinstance(at, ast.BinOp) and isinstance(at.op, ast.Add)):
+            continue
+        if not isinstance(at.left, ast.Name):
+            continue
+        statement = script.statement(node)
+        if isinstance(statement, ast.Assign):
+            names = [text(statement.targets[0]) or root(statement.targets[0])]
+        else:
+            held = statement.value if isinstance(statement, ast.Expr) else None
+            names = [root(held.func)] if isinstance(held, ast.Call) and verb(held) == "append" else []
+        if any(YS.search(name) for name in names):
+            return True
+    return False
 
 
 def candidates(script: Script) -> Iterator[ast.Call]:

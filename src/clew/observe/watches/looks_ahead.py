@@ -8,9 +8,9 @@ Why it matters: a lag that was shifted the other way, or a window around the row
 needed. The score on held-out rows is as wrong as that on training rows.
 Cannot tell: columns made of other things than the target; rows that are not stored in the order of time, or newest
 first.
-Silent when: earlier rows explain the column as well, the weights have both signs (differences and simulated steps),
-a single column equals the target of its own row (`target_in_input` asks that), or rows of both sides are given alike,
-as where gaps are filled.
+Silent when: earlier rows explain the column as well, the weights have both signs (differences and simulated steps) and
+are not those of a filter that runs forward and backward over an earlier row, a single column equals the target of its
+own row (`target_in_input` asks that), or rows of both sides are given alike, as where gaps are filled.
 """
 
 from __future__ import annotations
@@ -157,8 +157,9 @@ def _told(ahead: list[Found]) -> Answer:
 
 
 def _ahead(made: Made) -> bool:
-    """Later rows with one sign, or a window of the past that includes the row itself."""
-    if made.past or not made.taps or not made.one_sign:
+    """Later rows with one sign, a window of the past that includes the row itself, or a smoother of an earlier row that
+    takes as much from the rows after it."""
+    if made.past or not made.taps or not (made.one_sign or made.both):
         return False
     return made.taps[-1] > 0 or (made.taps[-1] == 0 and len(made.taps) >= WINDOW)
 
