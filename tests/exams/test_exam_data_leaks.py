@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,6 +37,7 @@ from subjects_data import (
 from torch import Tensor, nn
 
 from clew.exams.batches import Batch
+from clew.exams.checks._data_chosen import shown
 from clew.exams.checks._data_keep import Shown, as_image, keep, png
 from clew.exams.checks._data_tables import target_of
 from clew.exams.checks.confident_errors import area
@@ -492,3 +494,59 @@ def test_an_order_of_the_rows_is_no_label() -> None:
     assert target_of(Batch(x, values)) is values
     several = torch.rand(32, 32, generator=source(7)) < 0.5
     assert target_of(Batch(x, several)) is several
+
+
+class Around(nn.Module):
+    """Guesses words from their neighbours and from what stands in their place; `inside` hides some by itself."""
+
+    def __init__(self, inside: bool = False) -> None:
+        super().__init__()
+        self.table, self.mix, self.head = nn.Embedding(20, 8), nn.Conv1d(8, 8, 3, padding=1), nn.Linear(8, 20)
+        self.inside = inside
+
+    def forward(self, ids: Tensor, hide: Tensor | None = None) -> Tensor:
+        ids = ids.masked_fill(hide, 1) if hide is not None and self.inside else ids
+        out: Tensor = self.head(self.mix(self.table(ids).transpose(1, 2)).transpose(1, 2))
+        return out
+
+
+def masked_words(how: str) -> Subject:
+    batches: list[Any] = []
+    for seed in range(3):
+        ids = torch.randint(2, 20, (32, 10), generator=source(seed))
+        hide = torch.rand(ids.shape, generator=source(50 + seed)) < 0.2
+        kept = torch.rand(ids.shape, generator=source(90 + seed)) < 0.1
+        given = {"hidden": ids.masked_fill(hide, 1), "some kept": ids.masked_fill(hide & ~kept, 1)}.get(how, ids)
+        if how in ("ignored", "moved"):
+            batches.append((given, ids.masked_fill(~hide, -100)))
+        else:
+            batches.append(((given, hide) if how == "inside" else given, (hide, ids[hide])))
+
+    def gathered(out: Tensor, target: Any) -> Tensor:
+        if how == "moved":  # as language models are tuned on answers: each position tells the next
+            return F.cross_entropy(out[:, :-1].transpose(1, 2), target[:, 1:])
+        if how == "ignored":
+            return F.cross_entropy(out.transpose(1, 2), target)
+        return F.cross_entropy(out[target[0]], target[1])
+
+    return Subject(Around(how == "inside"), gathered, batches)
+
+
+@pytest.mark.parametrize(
+    ("how", "seen"),
+    [
+        ("shown", "one_feature_is_it"),
+        ("ignored", "one_feature_is_it"),
+        ("hidden", "no"),
+        ("some kept", "no"),
+    ],
+)
+def test_words_to_be_guessed_that_stand_in_the_input(how: str, seen: str) -> None:
+    assert outcome("target_in_input", masked_words(how)) == seen
+
+
+@pytest.mark.parametrize("how", ["inside", "moved"])
+def test_words_that_are_hidden_by_the_model_or_asked_for_elsewhere(how: str) -> None:
+    held = masked_words(how)
+    assert shown(Lab(held)) is None
+    assert outcome("target_in_input", held) == "unclear"

@@ -2,6 +2,7 @@
 
 Scores every feature alone: the label of the nearest value among half of the examples, and for targets that are values
 also a straight line, tested on the other half. Of tokens, every position and the presence of every token is scored.
+Where tokens at chosen positions are asked for, as in masked modelling, the input is looked at there.
 
 Why it matters: a feature that solves the task alone is most often the target itself, or something known only after it.
 Cannot tell: a leak spread over several features; whether the task is honestly that easy.
@@ -19,6 +20,8 @@ import math
 
 import torch
 
+from clew.exams.batches import rows
+from clew.exams.checks._data_chosen import shown
 from clew.exams.checks._data_tables import (
     Inputs,
     Labels,
@@ -52,6 +55,11 @@ NEAR, REFINED, MOST_OTHERS = 6, 0.15, 64
 
 @exam("target_in_input", seconds=1.0)
 def examine(lab: Lab) -> Answer:
+    at_chosen = shown(lab)
+    if at_chosen is not None:
+        name, place = "the hidden token itself", lab.place()
+        told = Reading(best_feature_skill=at_chosen, feature=name, features=1, examples=rows(lab.batch))
+        return told.at(place) if place is not None else told
     labels = labels_of(lab, lab.distinct)
     if labels is None:
         return Unclear("the batches hold no labels that go by example")
@@ -259,7 +267,13 @@ def _handed_in(lab: Lab) -> list[int]:
 def _is_input(lab: Lab) -> bool:
     target = target_of(lab.batch)
     return target is not None and any(
-        part.tensor.numel() == target.numel() and bool((part.tensor.flatten() == target.flatten()).float().mean() > 0.5)
+        part.tensor.numel() == target.numel() and _mostly(part.tensor, target)
         for part in shown_inputs(lab.batch)
         if part.tensor.shape == target.shape and target.dim() > 1 and target.shape[1] > 1
     )
+
+
+def _mostly(given: torch.Tensor, target: torch.Tensor) -> bool:
+    """Whether most of a target is the input, where it is not ignored."""
+    counted = torch.ones_like(target, dtype=torch.bool) if target.is_floating_point() else target >= 0
+    return bool(counted.any()) and bool((given == target)[counted].float().mean() > 0.5)
