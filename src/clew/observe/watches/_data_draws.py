@@ -48,8 +48,9 @@ class Draws:
                 patches.replace(torch, name, functools.partial(_around, weakref.ref(self)))
 
     def wanted(self) -> bool:
+        """Before the first step data may be made, by many draws."""
         recorder = self.recorder()
-        return recorder is not None and recorder.sampled and not recorder.busy
+        return recorder is not None and recorder.step > 0 and recorder.sampled and not recorder.busy
 
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         recorder, of = self.recorder(), _range(args, kwargs)

@@ -171,7 +171,7 @@ class ModeInValidation(Watch):
         held = self.passes.setdefault((number, loader), Passes())
         if number not in self.trained:
             held.count(self.recorder.step, max(1, len(self.recorder.live_optimizers())))
-            held.named = held.named or called_here(NAMES) == HELD_OUT
+            held.named = held.named or (loader is not None and called_here(NAMES) == HELD_OUT)
             if number not in self.copies and self.shapes:
                 self.copies[number] = _shapes(model) in self.shapes
         active = [name for name, layer in layers if layer.training] if training else []
