@@ -221,7 +221,11 @@ class Study:
         self.calls.append(call)
         if count <= max(1, self.experience.lanes):
             self.experience.asked = call
+        recorder = self._recorder()
+        sampled = recorder is not None and recorder.sampled
         for index, (tensor, values) in enumerate(outputs):
+            if event.grad and sampled:
+                self.policy.written.follow(tensor, call.number, keys, values)
             self.given_out[id(tensor)] = (weakref.ref(tensor), keys)
             if tensor.grad_fn is not None:
                 self.nodes[key(tensor.grad_fn)] = call
