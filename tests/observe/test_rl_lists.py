@@ -16,6 +16,7 @@ from torch.distributions import Categorical
 
 from clew.observe.watches._rl_written import pulls
 from clew.observe.watches.advantage_detached import AdvantageDetached
+from clew.observe.watches.observation_scale import ObservationScale
 from clew.observe.watches.policy_direction import PolicyDirection
 
 
@@ -140,6 +141,48 @@ def test_the_direction_of_a_policy_that_is_written_out(tmp_path: Path, way: str,
 )
 def test_what_is_no_policy_has_no_direction(tmp_path: Path, loop: partial[None]) -> None:
     assert answers(tmp_path, loop, PolicyDirection)["policy_direction"]["outcome"] == "unclear"
+
+
+class Cells:
+    """A row of cells that are known by their number."""
+
+    def __init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(0)
+
+    def reset(self) -> int:
+        self.at, self.time = int(torch.randint(0, 20, (1,), generator=self.generator)), 0
+        return self.at
+
+    def step(self, action: int) -> tuple[int, float, bool]:
+        self.at, self.time = min(24, max(0, self.at + (1, -1, 5)[action])), self.time + 1
+        return self.at, 0.1 * self.at - 0.01 * self.time, self.time >= 16
+
+
+def numbered(sign: float, episodes: int = 12) -> None:
+    env, draw = Cells(), torch.Generator().manual_seed(1)
+    policy = nn.Sequential(nn.Embedding(25, 16), nn.Tanh(), nn.Linear(16, 3))
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-2)
+    for _ in range(episodes):
+        cell, done, seen, acted, rewards = env.reset(), False, [], [], []
+        while not done:
+            action = int(torch.randint(0, 3, (1,), generator=draw))
+            seen.append(cell)
+            acted.append(action)
+            cell, reward, done = env.step(action)
+            rewards.append(reward)
+        returns = torch.tensor(rewards).flip(0).cumsum(0).flip(0)
+        choice = Categorical(logits=policy(torch.tensor(seen)))
+        loss = sign * (choice.log_prob(torch.tensor(acted)) * (returns - 5)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(("sign", "outcome"), [(-1.0, "along"), (1.0, "against")])
+def test_states_that_are_numbers_are_known_again(tmp_path: Path, sign: float, outcome: str) -> None:
+    found = answers(tmp_path, partial(numbered, sign), PolicyDirection, ObservationScale)
+    assert found["policy_direction"]["outcome"] == outcome, found
+    assert found["observation_scale"]["outcome"] == "unclear", found  # a number of a state has no scale
 
 
 def test_other_terms_on_the_logits_say_nothing() -> None:
