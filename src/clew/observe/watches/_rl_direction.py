@@ -28,7 +28,7 @@ EXACT = 0.98
 def agreements(study: Study) -> list[tuple[float, Place | None]]:
     """One correlation for each update that can be judged."""
     found: list[tuple[float, Place | None]] = []
-    for held in study.policy.favoured:
+    for held in (*study.policy.favoured, *study.policy.by_hand):
         if len(held.weights) < BATCH or np.std(held.weights) < 1e-6 * np.abs(held.weights).max():
             continue
         value = with_values(held, list(study.aimed)) if study.aimed else with_returns(held, study.experience)

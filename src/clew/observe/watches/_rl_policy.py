@@ -23,6 +23,7 @@ from clew.observe.places import users_place
 from clew.observe.watches._loss_graph import Key, bare, inputs, key, shape
 from clew.observe.watches._rl_moves import Moves, given_as, log_probabilities
 from clew.observe.watches._rl_rows import in_order, resolve
+from clew.observe.watches._rl_written import Written
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,6 +80,9 @@ class Policy:
         self.left: deque[float] = deque(maxlen=SERIES)  # shares of the maximum where updates ask for the entropy
         self.attached = False
         self.moves = Moves()
+        self.written = Written(study)
+        self.by_hand: deque[Favoured] = deque(maxlen=64)  # where log-probabilities are written out
+        self.place: Place | None = None  # of the last backward
         self.acts = 0  # how often actions were drawn from a distribution
 
     def attach(self, patches: Patches) -> None:
@@ -214,6 +218,7 @@ class Policy:
     # --- events, handed on by the study
 
     def before_backward(self, event: Backward) -> None:
+        self.place = event.place
         nodes = {node: count for _, node, count, _ in self.waiting}
         self.waiting.clear()
         if nodes and event.loss.grad_fn is not None:
@@ -224,9 +229,14 @@ class Policy:
 
     def before_step(self, event: OptimizerEvent) -> None:
         """The step that uses the gradients says in which direction it goes."""
-        if not self.gradients:
-            return
         climbs = any(group.get("maximize") for group in event.optimizer.param_groups)
+        written = self.written.taken()
+        if not self.gradients:
+            if written is not None:
+                keys, weights, steps = written
+                weights = -weights if climbs else weights
+                self.by_hand.append(Favoured(event.step, keys, weights, self.place, None, steps))
+            return
         held, self.gradients = self.gradients, []
         turned, self.turned = self.turned, []
         weight = sum(float(np.abs(values).sum()) for _, values, _, _ in held)
@@ -283,6 +293,7 @@ def deviation(distribution: Any) -> float | None:
 def weighted_by_network(root: Any, nodes: dict[Key, int]) -> tuple[bool, bool]:
     """Whether a loss weights log-probabilities by something, and whether that something trains a network as well."""
     product = False
+    sizes = {*nodes.values(), sum(nodes.values())}  # a rollout may be joined from the steps that were made one by one
     waiting: list[Any] = [root]
     seen: set[Any] = set()
     while waiting and len(seen) < WALKED:
@@ -298,7 +309,7 @@ def weighted_by_network(root: Any, nodes: dict[Key, int]) -> tuple[bool, bool]:
                 other = sides[holds.index(False)]
                 size = shape(node)
                 product = True
-                if other is not None and size is not None and math.prod(size) in nodes.values() and _trains(other):
+                if other is not None and size is not None and math.prod(size) in sizes and _trains(other):
                     return True, True
         waiting += inputs(node)
     return product, False

@@ -209,7 +209,9 @@ class Study:
         if not 0 < count <= ROWS:
             return
         keys = self._keys(rows, event.inputs)
-        if keys is not None and rows is not None and event.grad and any(map(self.experience.knows, keys[:8])):
+        measured = any(tensor.is_floating_point() for tensor in tensors_in(event.inputs, torch))  # no numbers of states
+        known = keys is not None and event.grad and any(map(self.experience.knows, keys[:8]))
+        if known and rows is not None and measured:
             self.columns = Columns.joined(self.columns, rows, event.place)
         if keys is None:
             keys = next((call.keys for call in reversed(self.calls) if call.rows == count), [])
@@ -221,7 +223,11 @@ class Study:
         self.calls.append(call)
         if count <= max(1, self.experience.lanes):
             self.experience.asked = call
+        recorder = self._recorder()
+        sampled = recorder is not None and recorder.sampled
         for index, (tensor, values) in enumerate(outputs):
+            if event.grad and sampled:
+                self.policy.written.follow(tensor, call.number, keys, values)
             self.given_out[id(tensor)] = (weakref.ref(tensor), keys)
             if tensor.grad_fn is not None:
                 self.nodes[key(tensor.grad_fn)] = call
@@ -472,13 +478,16 @@ def merged(held: list[Aimed]) -> Iterator[Aimed]:
 
 
 def observations(given: Any, width: int) -> Floats | None:
-    """The first array among the inputs, one row for each observation."""
+    """The first array among the inputs, one row for each observation. Whole numbers are states only where environments
+    give out as many of them."""
     for tensor in tensors_in(given, torch):
-        if tensor.is_floating_point() and tensor.dim() and 0 < tensor.numel() <= ROWS * 4096:
+        if not tensor.dim() or not 0 < tensor.numel() <= ROWS * 4096 or tensor.is_complex():
+            continue
+        if tensor.is_floating_point() or width == 1 or (width and tensor.shape[-1] == width):
             values = readable(tensor)
             if values is None:
                 continue
-            if width and values.shape[-1] == width:
+            if width and (values.shape[-1] == width or not tensor.is_floating_point()):
                 return values.reshape(-1, width)
             return values.reshape(1 if values.ndim == 1 else len(values), -1)
     return None

@@ -1,10 +1,11 @@
 """Does an update make those actions likelier whose value turned out better than expected?
 
 Correlates, row by row, how the script's own backward pulls at each log-probability with how far the value target of
-the same observation lies above the value. Where no value function is trained, with the discounted sum of rewards.
+the same observation lies above the value. Where no value function is trained, with the discounted sum of rewards. Where
+log-probabilities are written out by hand, the pull is read from the gradient at the output of the network.
 
 Why it matters: with the sign wrong the agent unlearns what works, and every loss curve looks as usual.
-Cannot tell: a reward with the wrong sign. Log-probabilities written out by hand are not followed.
+Cannot tell: a reward with the wrong sign; Gaussian log-probabilities that are written out by hand.
 Silent when: the two are not clearly related, as after clipping or with other terms on the log-probabilities.
 """
 
