@@ -579,3 +579,35 @@ def signals_of_one_kind_after_another(folder: Path) -> None:
     order = np.argsort(words, kind="stable")
     np.savez(folder / "clips.npz", pcm=wave[order])
     write(folder / "manifest.csv", ["speaker", "word"], ((f"s{at % 7}", words[at]) for at in order))
+
+
+def loans(folder: Path, name: str, apart: float, others: float = 0.6) -> None:
+    """A rate that tells something of who fails to pay, and one more column that tells as much as is asked for."""
+    y = rng(0).integers(0, 2, 900)
+    rate, years = rng(1).normal(others * y, 1), rng(2).normal(0.3 * y, 1)
+    more = np.maximum(0, rng(3).normal(apart * y, 1)).round(2)
+    write(
+        folder / "loans.csv", ["rate", "years", name, "label"], zip(rate.round(3), years.round(3), more, y, strict=True)
+    )
+
+
+@fault
+def fees_that_came_with_the_outcome(folder: Path) -> Fault:
+    loans(folder, "collection_fees", 3.0)
+    return Fault("file_tells_target", "afterwards", "loans.csv", column="collection_fees")
+
+
+@sound
+def fees_that_tell_a_little(folder: Path) -> None:
+    loans(folder, "annual_fee", 0.8)
+
+
+@sound
+def a_strong_measurement(folder: Path) -> None:
+    """As strong as a fee that came afterwards; nothing says that it did."""
+    loans(folder, "troponin", 3.0)
+
+
+@sound
+def fees_beside_columns_that_tell_as_much(folder: Path) -> None:
+    loans(folder, "collection_fees", 3.0, 3.0)

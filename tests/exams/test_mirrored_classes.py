@@ -97,6 +97,15 @@ def test_turned_round_at_random(make: Callable[[int, int], Data]) -> None:
     assert figures("mirrored_classes", held)["classes"] == "0, 1"
 
 
+def test_large_pictures_are_made_smaller() -> None:
+    def large(count: int, seed: int) -> Data:
+        x, y = slopes(count, seed)
+        return x.repeat_interleave(5, 1).repeat_interleave(5, 2)[:, None].expand(-1, 3, -1, -1), y
+
+    assert outcome("mirrored_classes", subject(large, turned, 256)) == "turned"
+    assert outcome("mirrored_classes", subject(large, kept, 256)) == "kept"
+
+
 @pytest.mark.parametrize("change", [kept, turned_with_its_label, moved, noisy_and_loud, mixed_labels])
 def test_slopes_that_stay_what_they_are(change: Callable[[Data], Data]) -> None:
     assert outcome("mirrored_classes", subject(slopes, change)) == "kept"

@@ -21,7 +21,8 @@ from clew.observe.patches import hide, unframe
 from clew.observe.places import is_users, users_place
 from clew.records.place import Place
 
-MOST, ROWS, WORDS = 256, 50_000, 5_000
+MOST, ROWS, WORDS = 128, 10_000, 5_000
+"""Calls that are kept, rows of each whose labels are kept, and different words of a column."""
 FEWEST = 20
 SEVERAL = 4
 """Sets that one training run has. More of them are groups, each with numbers of its own."""

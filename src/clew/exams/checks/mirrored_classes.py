@@ -26,12 +26,13 @@ from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Saw, Unclear
 
-MOST, CLASSES = 1024, 12
+MOST, VALUES, CLASSES = 1024, 20_000_000, 12
 EACH = 12
 """Examples of a class, on either side."""
 SIDE, LONG = 8, 256
 """The shortest axis of a picture, and the length from which on a row of values is taken for a signal."""
-FRAMES, COARSE, WAVES = 32, 8, 8
+FRAMES, COARSE, WAVES, LARGE = 32, 8, 8, 64
+"""Pictures whose sides are longer than the last are made smaller: low frequencies are enough."""
 FOLDS, RIDGE = 4, 0.1
 APART, TURNED = 0.85, 0.2
 """How often two classes are told apart as they are, and once they are turned round."""
@@ -66,7 +67,8 @@ def examine(lab: Lab) -> Answer:
         x = stacked([held[0].tensor for held in shown])
         if x is None or not x.is_floating_point() or len(x) != len(labels.y) or not _readable(x):
             return Unclear("the inputs are neither pictures nor signals")
-        sides.append((x[:MOST].float().cpu(), labels.y[:MOST, 0].cpu()))
+        most = min(MOST, VALUES // max(1, x[0].numel()))
+        sides.append((x[:most].float().cpu(), labels.y[:most, 0].cpu()))
     (x, y), (held, wanted) = sides
     if x.shape[1:] != held.shape[1:] or not bool(torch.isfinite(x).all() and torch.isfinite(held).all()):
         return Unclear("training and validation examples are not of one form")
@@ -161,6 +163,9 @@ def _readable(x: torch.Tensor) -> bool:
 def features(x: torch.Tensor) -> torch.Tensor:
     """Coarse pixels, and the sizes of the low frequencies along both axes: these keep a slope wherever it stands."""
     picture = _spectrum(x) if x.dim() == 2 or x.shape[-2] < SIDE else x if x.dim() == 3 else x.mean(1)
+    if max(picture.shape[1:]) > LARGE:
+        sides = min(picture.shape[1], LARGE), min(picture.shape[2], LARGE)
+        picture = torch.nn.functional.adaptive_avg_pool2d(picture[:, None], sides)[:, 0]
     picture = picture.double()
     picture = picture - picture.mean((1, 2), keepdim=True)
     coarse = torch.nn.functional.adaptive_avg_pool2d(picture[:, None], COARSE).flatten(1)
