@@ -128,3 +128,10 @@ def test_names_listed_for_training_and_held_out_are_named(tmp_path: Path) -> Non
 def test_lists_that_share_nothing_or_by_nature_are_apart(tmp_path: Path, held: dict[str, object]) -> None:
     answer = lists(tmp_path, held).get("file_rows_shared")
     assert answer is None or answer.outcome == "apart"
+
+
+def test_more_classes_are_no_unit(tmp_path: Path) -> None:
+    source = np.random.default_rng(0)
+    for name, classes in (("ten", 10), ("hundred", 100)):
+        np.savez(tmp_path / f"{name}.npz", x=source.normal(size=(900, 6)), y=source.integers(0, classes, 900))
+    assert "file_units" not in {name for name, answer in seen(tmp_path).items() if kind(name, answer) == "seen"}

@@ -52,6 +52,11 @@ def examine(lab: Lab) -> Answer:
             optimizer.step()
         if not all(_finite(held) for held in model.parameters()):
             return _after_update(losses, step)
+    late = lab.subject.trained()
+    if late is not None and not all(_finite(held) for held in late.parameters()):
+        return Unclear(
+            f"the weights of the run are not finite at its end, and {len(losses)} steps from its start show nothing"
+        )
     return Saw("none", steps=len(losses))
 
 

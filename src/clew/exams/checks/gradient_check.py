@@ -59,6 +59,8 @@ def examine(lab: Lab) -> Answer:
         except RuntimeError:
             batch = lab.batch  # a captured step may know one size only
             plain = _loss(lab, model, batch, stops)
+        with lab.seeded(), torch.no_grad():
+            batch_of_all = float(lab.loss(model, lab.batch)) if not bool(torch.isfinite(plain)) else None
         with lab.seeded(1):
             draws = float(lab.loss(model, batch).detach()) != float(plain.detach())
     with plain_kernels(), in_float64():
@@ -75,6 +77,8 @@ def examine(lab: Lab) -> Answer:
         if loss.dtype is not torch.float64:
             return Unclear(f"the loss is computed in {loss.dtype}, too coarse for differences")
         value = float(loss.detach())
+        if not math.isfinite(value) and batch_of_all is not None and math.isfinite(batch_of_all):
+            return Unclear("so few examples have no loss, as where pairs or triplets are chosen among them")
         if not math.isfinite(value):
             return Reading(largest_relative_error=math.nan, entries=0)
         if not loss.requires_grad:

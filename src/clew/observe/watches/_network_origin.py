@@ -30,6 +30,8 @@ SLOTS = {
     "Baddbmm": {"batch1": 1, "batch2": 2},
     "Convolution": {"input": 0, "weight": 1},
 }
+NEARLY = 1e-15
+"""Below what is added to a number to keep it away from zero."""
 STEEP = frozenset("Sqrt Rsqrt Pow Log Log2 Log10 Log1P Div Reciprocal Acos Asin".split())
 LATER = frozenset(("other", "mat2", "target", "weight", "exponent", "tensor2", "value"))
 """Saved operands that stand second."""
@@ -184,6 +186,24 @@ def armed(nodes: list[Any]) -> Origin | None:
                 # The slope of a root at zero is one over zero.
                 outcome = "in_log" if name.startswith("Log") else "in_division"
                 found = Origin(outcome, str(node.name()), int(node._sequence_nr()))
+    return found
+
+
+def nearly_armed(nodes: list[Any]) -> tuple[float, Origin] | None:
+    """The operation that came nearest to an infinite derivative, with the value that it got."""
+    found = None
+    with torch.no_grad():
+        for node in nodes:
+            name = bare(node)
+            held = saved(node) if name in STEEP else {}
+            values = held.get("result" if name == "Sqrt" else "other" if name == "Div" else "self")
+            if name in ("Acos", "Asin", "Pow", "Log1P") or values is None or not values.is_floating_point():
+                continue
+            least = float(values.abs().min()) if values.numel() else 1.0
+            least = least**2 if name == "Sqrt" else least
+            if 0.0 < least < NEARLY and (found is None or least < found[0]):
+                outcome = "in_log" if name.startswith("Log") else "in_division"
+                found = (least, Origin(outcome, str(node.name()), int(node._sequence_nr())))
     return found
 
 

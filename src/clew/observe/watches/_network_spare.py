@@ -1,4 +1,5 @@
-"""Parts of a model that are left over by design: what only another setting calls, and by-products of the last block.
+"""Parts of a model that are left over by design: what only another setting calls, what was moved into a part beside it,
+and by-products of the last block.
 
 A layer whose every use stands below a condition belongs to another setting of the same class. Of blocks that are all
 alike, the last one often gives out more than anybody reads, where the others hand the same on to the next.
@@ -31,6 +32,27 @@ def for_another_setting(model: torch.nn.Module, name: str, called: set[str]) -> 
         owner = _part(model, path[: length - 1])
         if not isinstance(owner, torch.nn.ModuleList | torch.nn.ModuleDict | torch.nn.Sequential):
             return _below_conditions(type(owner), path[length - 1])
+    return False
+
+
+def made_again_inside(model: torch.nn.Module, name: str, called: set[str]) -> bool:
+    """Whether a layer that was never called has a namesake of the same form inside a part beside it which was: what was
+    moved into an encoder stands there, and the first one was left behind."""
+    owner, _, parameter = name.rpartition(".")
+    above, _, own = owner.rpartition(".")
+    shape = model.get_parameter(name).shape
+    for other, held in model.named_parameters():
+        inside = other.rpartition(".")[0]
+        if (
+            inside in called
+            and inside != owner
+            and inside.startswith(f"{above}." if above else "")
+            and inside.endswith(f".{own}")
+            and inside.count(".") > owner.count(".")
+            and other.rpartition(".")[2] == parameter
+            and held.shape == shape
+        ):
+            return True
     return False
 
 

@@ -10,8 +10,8 @@ had grown a millionfold before.
 Why it matters: one bad value spreads through every later operation, and one step later to every weight.
 Cannot tell: what drove the values there. Where the lines of the user's code could not be followed (a debugger is on, or
 code is compiled) only the stretch between two calls is known. A step between samples is read on the CPU only, and for a
-bad gradient only where the graph has roots, logarithms or divisions and there is time (a fiftieth of the run). With
-checkpointing nothing that was recomputed is read.
+bad gradient only where the graph has roots, logarithms or divisions and there is time (a fiftieth of the run); of the
+rest it is told which operation had come nearest to failing. With checkpointing nothing that was recomputed is read.
 Silent when: a scaler skips the step, or infinities are masked out and the loss stays finite.
 """
 
@@ -40,7 +40,7 @@ from clew.observe.watches._loss_graph import bare
 from clew.observe.watches._network_graph import first_tensor, norms, number, readable, whole_graph
 from clew.observe.watches._network_hazards import hazard, past_casts
 from clew.observe.watches._network_lines import Lines
-from clew.observe.watches._network_origin import STEEP, Origin, origin
+from clew.observe.watches._network_origin import STEEP, Origin, nearly_armed, origin
 from clew.observe.watches._network_spans import Layout, Span, _extent
 from clew.observe.watches._training_values import held_by, skips
 from clew.records.clue import Unclear
@@ -89,6 +89,7 @@ class FirstNonfinite(Watch):
         self.may_be_steep = False
         self.spent = 0.0
         self.steep: tuple[int, Origin, tuple[Place | None, ...]] | None = None
+        self.near: tuple[float, Found] | None = None  # what came nearest to failing
         self.batch_tensors: list[weakref.ref[torch.Tensor]] = []
         self.batch_place: Place | None = None
 
@@ -178,6 +179,11 @@ class FirstNonfinite(Watch):
     def _read_slopes(self, event: Backward, nodes: list[Any]) -> None:
         steep = hazard(nodes)
         self.steep = (event.step, steep, self._places(steep.at, nodes, event.place)) if steep else None
+        near = nearly_armed(nodes)
+        if near is not None and (self.near is None or near[0] < self.near[0]):
+            says = f"At step {event.step} {near[1].operation} got {near[0]:.1g}, nearly zero, and at a step after it "
+            says += "gradients stopped being finite."
+            self.near = (near[0], Found(near[1], event.step, self._places(near[1].at, nodes, event.place), says))
 
     def _has_time(self, event: Backward) -> bool:
         """Whether a graph between samples may be read for slopes that are infinite: after the step it is too late."""
@@ -262,6 +268,8 @@ class FirstNonfinite(Watch):
     def _from_weights(self, step: int) -> None:
         if self.steep is not None and self.steep[0] == step - 1:
             self._from_derivative(step - 1)
+        elif self.near is not None:
+            self.found = self.near[1]
         else:
             self.lost = (
                 f"the weights were not finite before step {step}: the bad value arose in a gradient or an update on a "

@@ -3,7 +3,8 @@
 Why it matters: a running total of losses with their graphs, outputs kept in a list, or a state carried over without
 detach holds every earlier step in memory, and sometimes walks back through all of them.
 Cannot tell: who holds the graph where that is no list or table; memory that grows without graphs.
-Silent when: a single earlier loss is kept, a few steps are linked on purpose, or one graph is used again.
+Silent when: a single earlier loss is kept, one for each of several optimisers, a few steps are linked on purpose, or
+one graph is used again.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class GraphGrowth(Watch):
         self.place: Place | None = None
         self.most_place: Place | None = None
         self.holders, self.look_at = Holders(), LOOK_FROM
+        self.optimizers = 1
 
     def batch(self, event: Batch) -> None:
         del event
@@ -86,6 +88,7 @@ class GraphGrowth(Watch):
         now = self.recorder.step
         old = {(step, batch) for held, step, batch in self.tokens if step <= now - AGE and held() is not None}
         self.looks += now > AGE
+        self.optimizers = max(self.optimizers, len(self.recorder.live_optimizers()))
         if len(old) > self.most:
             self.most, self.most_place = len(old), self.place
         if len(old) >= KEPT and now >= self.look_at:
@@ -95,7 +98,7 @@ class GraphGrowth(Watch):
     def read(self) -> Answer:
         if not self.looks:
             return Unclear(f"only {self.recorder.step} optimiser steps were seen")
-        if self.most >= KEPT:
+        if self.most >= KEPT + self.optimizers - 1:
             return (
                 Saw("retained", steps=self.most)
                 .at(self.holders.place, self.most_place)

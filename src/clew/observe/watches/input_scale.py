@@ -16,7 +16,7 @@ import torch
 
 from clew.observe.envs import experience_of
 from clew.observe.hooks import tensors_in
-from clew.observe.watch import Answer, Forward, ModuleCall, Watch
+from clew.observe.watch import Answer, Forward, Judged, ModuleCall, Watch
 from clew.observe.watches._data_values import float_tensors, table
 from clew.observe.watches._rl_lines import observation_lines
 from clew.records.clue import Reading, Unclear
@@ -73,6 +73,7 @@ class InputScale(Watch):
         self.first: dict[int, tuple[Floats, bool, bool] | None] = {}
         self.embedded: set[int] = set()
         self.scales: dict[int, Scale] = {}
+        self.trained: set[int] = set()
 
     def module(self, event: ModuleCall) -> None:
         """Keep what enters the first layer that has weights of its own; a leading normalisation counts as done."""
@@ -103,7 +104,7 @@ class InputScale(Watch):
         held = self.first.pop(event.model, None)
         embedded = event.model in self.embedded
         self.embedded.discard(event.model)
-        if not event.grad:
+        if not event.grad or event.evaluation:
             return
         inputs = list(float_tensors(event.inputs))
         if any(tensor.grad_fn is not None for tensor in inputs):
@@ -114,8 +115,14 @@ class InputScale(Watch):
         if held is not None:
             self.scales.setdefault(event.model, Scale(event.place)).add(*held)
 
+    def judged(self, event: Judged) -> None:
+        if event.backward:
+            self.trained.add(event.model)
+
     def read(self) -> Answer:
-        scales = [scale for scale in self.scales.values() if scale.count]
+        """Of the models that something was trained through: a part may be asked for by itself, with gradients on."""
+        known = [model for model in self.scales if model in self.trained] or list(self.scales)
+        scales = [self.scales[model] for model in known if self.scales[model].count]
         if not scales:
             return Unclear("no float input was seen entering a model in training")
         worst = max(scales, key=lambda scale: abs(np.log10(max(scale.rms, 1e-30))))

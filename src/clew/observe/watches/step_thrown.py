@@ -25,6 +25,7 @@ from clew.observe.watch import Answer, Backward, Forward, LossCall, ModuleCall, 
 from clew.observe.watches._loss_values import reduction
 from clew.observe.watches._rl_study import Study
 from clew.observe.watches._training_updates import Course, Moved, adaptive
+from clew.observe.watches._training_values import held_by, total_norm
 from clew.observe.watches.input_scale import InputScale
 from clew.observe.watches.returns_course import course_of
 from clew.records.clue import Reading, Unclear
@@ -67,6 +68,7 @@ class StepThrown(InputScale):
         self.rate = 0.0
         self.adapts = False
         self.first_rate = 0.0
+        self.given = True  # gradients that are numbers
         self.free: dict[str, float] = {}
         self.pinned = (0.0, "")
 
@@ -114,12 +116,14 @@ class StepThrown(InputScale):
 
     @when_sampled
     def before_step(self, event: OptimizerEvent) -> None:
-        if self._early(event):
+        """An update that is no number because its gradient is none was thrown by nothing in the step."""
+        self.given = math.isfinite(total_norm(held_by(event.optimizer)))
+        if self._early(event) and self.given:
             self.moved.before(event)
 
     @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
-        if not self._early(event):
+        if not self._early(event) or not self.given:
             return
         ratio = self.moved.after(event)
         if ratio is None:

@@ -9,7 +9,8 @@ Cannot tell: parts kept on purpose; an expert or branch that no batch has chosen
 Silent when: the module was called and its result went on without its graph (loss_reaches_parameters tells that), the
 parameters are frozen or in no optimiser, an output depends on them though the loss does not (a pooler), a transformer
 layer served only as the pattern for a stack of copies, the part is only called under a condition (another setting of
-the same class), or it makes what only the last of several alike blocks gives out for nobody.
+the same class) or was made again inside a part beside it, or it makes what only the last of several alike blocks gives
+out for nobody.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 from clew.observe.watch import Answer, Backward, Forward, ModuleCall, OptimizerEvent, Saw, when_sampled
 from clew.observe.watches._loss_graph import parameters_under
 from clew.observe.watches._network_handed import HandedOn
-from clew.observe.watches._network_spare import by_product, for_another_setting
+from clew.observe.watches._network_spare import by_product, for_another_setting, made_again_inside
 from clew.observe.watches._reach import Leaves, Reach, is_prototype, where_made
 from clew.observe.watches._where import use_place
 from clew.records.clue import Unclear
@@ -113,7 +114,8 @@ class UnusedParameters(Reach):
     def _left_over(self, module: torch.nn.Module, name: str, called: set[str], dropped: set[str]) -> bool:
         if name in dropped:
             return by_product(module, name, lambda parameter: parameter in self.reached)
-        return self._owner(name) not in called and for_another_setting(module, name, called)
+        left = self._owner(name) not in called
+        return left and (for_another_setting(module, name, called) or made_again_inside(module, name, called))
 
     def _taken_part(self, module: torch.nn.Module, name: str, cut: set[str]) -> bool:
         # A module that holds others may use its own parameters or not; only where nothing was cut is it clear.
