@@ -270,6 +270,32 @@ def test_a_constant_changes_nothing_where_all_episodes_are_of_one_length(tmp_pat
     assert "one length" in answer["unclear"]
 
 
+class Wrapping:
+    def step(self, action: int) -> int:
+        return action
+
+
+@pytest.mark.parametrize(
+    ("make", "centred"),
+    [
+        (lambda reward, mean, _: (reward - mean) / 2, True),
+        (lambda reward, _, step: reward / (1 + 0.001 * step), False),  # scaled by something that moves
+        (lambda reward, *_: reward - 0.1, False),  # a charge for every step
+        (lambda reward, _, step: reward + np.sin(step), False),  # a potential
+        (lambda reward, *_: np.clip(reward, -1.0, 1.0), False),
+        (lambda reward, *_: np.sign(reward), False),
+    ],
+    ids=["mean off", "scaled", "charged", "shaped", "clipped", "signs"],
+)
+def test_rewards_whose_mean_a_wrapper_takes_off(make: Callable[[float, float, int], float], centred: bool) -> None:
+    paid, source, total = Paid(), np.random.default_rng(0), 0.0
+    for step in range(600):
+        reward = -1.0 - 2.0 * (source.random() < 0.2)
+        total += reward
+        paid.note(Wrapping(), np.array([reward]), np.array([make(reward, total / (step + 1), step)]))
+    assert (paid.centred is not None) == centred
+
+
 @pytest.mark.parametrize(
     ("make", "turned"),
     [

@@ -1,12 +1,15 @@
 """What wrappers around an environment make of its reward: whether a constant reward arrives with another sign, moved by
-something that changes slowly and has nothing to do with the state, as the mean of a normaliser does; and whether every
-reward of an environment that comes with a library arrives with its sign turned round."""
+something that changes slowly and has nothing to do with the state, as the mean of a normaliser does; whether the mean
+was taken off rewards that vary; and whether every reward of an environment that comes with a library arrives with its
+sign turned round."""
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections import deque
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +22,20 @@ STEADY, HARDLY = 0.95, 0.05
 MOVES = 0.02
 ALIKE = 0.01
 """How far factors of one sign change may lie apart, as a share of the factor."""
+WINDOW = 200
+LINE = 0.1
+"""How far rewards that arrive may lie from a line through those that were paid, as a share of their deviation."""
+OFF, ABOUT = 0.3, 0.2
+"""How far what is taken off lies from zero at least, and from the mean of the whole run at most, in deviations."""
+
+
+class Centred(NamedTuple):
+    """What arrives is `factor` times what was paid less `taken`, which is near the mean `paid`."""
+
+    factor: float
+    paid: float
+    taken: float
+    steps: int
 
 
 class Paid:
@@ -34,11 +51,16 @@ class Paid:
         self.paying = 0
         self.factors = [np.inf, -np.inf]
         self.by: CodeType | None = None
+        self.pairs: deque[tuple[float, float]] = deque(maxlen=WINDOW)
+        self.sums = np.zeros(2)  # of what was paid, and of its square
+        self.count = 0
+        self.on_its_way: CodeType | None = None
 
     def note(self, env: Any, inner: np.ndarray[Any, Any], given: np.ndarray[Any, Any]) -> None:
         if inner.shape != given.shape or not inner.size:
             return
         self._held_against(env, inner, given)
+        self._summed(env, float(inner.flat[0]), float(given.flat[0]))
         if self.varied:
             return
         reward = float(inner.flat[0])
@@ -64,6 +86,33 @@ class Paid:
         if not self.paying:
             self.by = _made_by(env) if _of_a_library(env) else None
         self.paying += 1
+
+    def _summed(self, env: Any, paid: float, given: float) -> None:
+        if not self.count:
+            self.on_its_way = _made_by(env)
+        self.count += 1
+        self.sums += (paid, paid * paid)
+        self.pairs.append((paid, given))
+
+    @property
+    def centred(self) -> Centred | None:
+        """Rewards that vary and arrive less their mean, by a line of the user's: over the latest steps what arrives is
+        a line of what was paid, and crosses zero at its mean."""
+        if self.on_its_way is None or self.count < 2 * WINDOW:
+            return None
+        mean, square = self.sums / self.count
+        spread = np.sqrt(max(square - mean**2, 0.0))
+        paid, given = np.array(self.pairs).T
+        if not paid.std() > 0 or not given.std() > 0:
+            return None
+        factor, offset = np.polyfit(paid, given, 1)
+        left = given - offset - factor * paid
+        if factor <= 0 or left.std() > LINE * given.std():
+            return None
+        taken = -offset / factor
+        if abs(taken) < OFF * spread or abs(taken - mean) > ABOUT * spread:
+            return None
+        return Centred(float(factor), float(mean), float(taken), self.count)
 
     @property
     def negated(self) -> bool:
@@ -98,7 +147,8 @@ def _made_by(env: Any) -> CodeType | None:
     held = several[0] if isinstance(several, list | tuple) and several else env
     for _ in range(20):
         for name in ("reward", "step"):
-            code = users_code(getattr(type(held), name, None))
+            made = getattr(type(held), name, None)
+            code = users_code(inspect.unwrap(made)) if made is not None else None  # clew stands around it
             if code is not None:
                 return code
         given = next((vars(held)[name] for name in ("func", "f") if name in getattr(held, "__dict__", {})), None)

@@ -3,7 +3,7 @@
 Where value targets are, to rounding, rewards, an offset and later values, the offset is what was added to or taken from
 every reward on its way. Where every step pays and the targets are nothing at all, or later values alone, the reward was
 taken away. Where every step pays the same and wrappers turn that into something of the other sign that moves slowly, a
-mean was taken off.
+mean was taken off; so it was where rewards lie to one side of zero and arrive about it, on a line with what was paid.
 
 Why it matters: where episodes can end early, a constant per step pays for or charges for going on, and another policy
 is the best one.
@@ -47,6 +47,17 @@ class RewardShift(Studied):
             )
             place = where(paid.wrapper)
             return Saw("shifted", steps=paid.steps).saying(says).at(*centred_lines(place), place)
+        centred = paid.centred
+        if centred is not None and len(self.study.experience.lengths) > 1:
+            says = (
+                f"the environment pays {centred.paid:.2g} a step on average, and a wrapper takes the mean off: what is "
+                "worse than usual is charged for, what is better is paid for, and so is going on"
+            )
+            code = paid.on_its_way
+            line = (
+                None if code is None else Place(shown(code.co_filename), code.co_firstlineno, symbol=code.co_qualname)
+            )
+            return Saw("shifted", steps=centred.steps).saying(says).at(*centred_lines(line), line)
         found = recursion.shifted(self.study)
         if found is None:
             return Unclear("the targets could not be taken apart into rewards, an offset and later values")
