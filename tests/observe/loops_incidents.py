@@ -474,6 +474,7 @@ CLIPPED: list[tuple[str, Callable[[], None]]] = [
     ("trims", lambda: regress(sgd(0.05), clip=float("inf"))),
     ("trims", lambda: regress(sgd(0.05))),
     ("unclear", lambda: regress(adam(1e-3), clip=1e-3)),
+    ("sets_the_step", lambda: regress(adam(1e-3), clip=1e-9)),  # below what Adam adds to the size
     ("unclear", lambda: regress(sgd(0.05), clip=1e-3, steps=8)),
 ]
 DEPTHS: list[tuple[str, Callable[[], None]]] = [

@@ -1,7 +1,8 @@
 """By what factor does gradient clipping shorten the steps?
 
 Why it matters: under plain SGD a limit far below every gradient is the step: the rate times the limit, whatever the
-data say. Adam divides by the size of the gradient and takes such a factor out again.
+data say. Adam divides by the size of the gradient and takes such a factor out again, unless the limit leaves gradients
+below the small number that it adds to their size: then its steps vanish.
 Cannot tell: whether steps of one length were wanted.
 Silent when: the limit is within a factor of thirty of the gradients (language models and recurrent ones clip most steps
 by less), the optimiser evens the factor out, or the run is too short to tell a rule from a rough start.
@@ -49,8 +50,15 @@ class ClipStrength(Watch):
     def before_step(self, event: OptimizerEvent) -> None:
         self.steps += 1
         if self.fresh:
-            self.adapts = self.adapts or adaptive(event.optimizer)
+            self.adapts = self.adapts or (adaptive(event.optimizer) and not self._vanishes(event))
             self.fresh = False
+
+    def _vanishes(self, event: OptimizerEvent) -> bool:
+        """Whether what is left of a gradient is smaller, value by value, than what keeps a division by it apart from
+        zero."""
+        added = min((float(group.get("eps") or 0.0) for group in event.optimizer.param_groups), default=0.0)
+        count = sum(parameter.numel() for group in event.optimizer.param_groups for parameter in group["params"])
+        return self.limit < added * math.sqrt(max(count, 1))
 
     def read(self) -> Answer:
         if not self.steps:
