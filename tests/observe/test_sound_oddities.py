@@ -16,6 +16,7 @@ from torch import nn
 from clew.observe.watches.first_nonfinite import FirstNonfinite
 from clew.observe.watches.graph_growth import GraphGrowth
 from clew.observe.watches.input_scale import InputScale
+from clew.observe.watches.loss_reaches_parameters import LossReachesParameters
 from clew.observe.watches.step_thrown import StepThrown
 from clew.observe.watches.unused_parameters import UnusedParameters
 
@@ -116,3 +117,33 @@ def test_a_likelihood_that_sinks_to_nothing_is_named_and_not_the_rate(tmp_path: 
     found = answers(tmp_path, partial(mixture, 200), FirstNonfinite, StepThrown)
     assert found["first_nonfinite"]["outcome"] == "in_log", found
     assert found["step_thrown"]["outcome"] in ("kept", "unclear")
+
+
+class Coder(nn.Module):
+    def __init__(self, cut: bool) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.cut = nn.Linear(6, 4), nn.Linear(2, 6), cut
+
+    def forward(self, x: Any) -> Any:
+        mean, spread = self.encoder(x).chunk(2, 1)
+        z = mean + torch.randn_like(mean) * (0.5 * spread).exp()
+        return self.decoder(z.detach() if self.cut else z), mean, spread
+
+
+def codes(cut: bool, weight: float = 1.0) -> None:
+    model = Coder(cut)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(12):
+        x = torch.randn(16, 6)
+        rebuilt, mean, spread = model(x)
+        divergence = -0.5 * (1 + spread - mean.pow(2) - spread.exp()).sum(1).mean()
+        optimizer.zero_grad()
+        (F.mse_loss(rebuilt, x) + weight * divergence).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(("cut", "outcome"), [(True, "part_cut_off"), (False, "all")])
+@pytest.mark.parametrize("weight", [1.0, 0.01])
+def test_a_code_that_is_cut_off_from_what_is_rebuilt(tmp_path: Path, cut: bool, outcome: str, weight: float) -> None:
+    found = answers(tmp_path, partial(codes, cut, weight), LossReachesParameters)["loss_reaches_parameters"]
+    assert found["outcome"] == outcome, found

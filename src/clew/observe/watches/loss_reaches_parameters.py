@@ -5,7 +5,8 @@ all sampled steps and all losses together. A loss function that is given a copy 
 counts as cut off when nothing else that backward runs on holds the output either, whatever a penalty adds to it. Where
 a loss is taken of what unreached parameters give, its result was dropped or written over. On the first steps, what was
 chosen by the scores of one part (the nearest code) and handed to the next is followed back: where no gradient goes past
-the choice, and another term draws the part to what it chose, only that term trains it.
+the choice, and another term draws the part to what it chose, only that term trains it. The same is asked of a Gaussian
+code and what is rebuilt from it.
 
 Why it matters: optimisers skip parameters without a gradient silently, so whatever lies behind a detach, an item or a
 re-wrapped tensor stays as it was initialised.
@@ -31,6 +32,7 @@ from clew.observe.watch import (
     Saw,
     when_sampled,
 )
+from clew.observe.watches._loss_code import code_cut_off
 from clew.observe.watches._loss_cut import CutOff
 from clew.observe.watches._loss_graph import parameters_under
 from clew.observe.watches._network_handed import HandedOn
@@ -47,6 +49,8 @@ SETTLED = 2
 """Steps of an optimiser after which a parameter without a gradient is no matter of a branch not taken yet."""
 SHOWN = 5
 MODULES = 10_000
+CODES = 3
+"""Looks at a loss that holds the divergence of a code."""
 ENOUGH, DROPPED = 3, 8
 """Calls of a loss function whose result is dropped: how many tell, and after how many nobody looks any more."""
 
@@ -67,6 +71,8 @@ class LossReachesParameters(Reach):
         self.lost: dict[int, set[int]] = {}  # by optimiser: the tensors behind that
         self.called: set[str] = set()
         self.used = False  # whether a module that holds one of them was called at all
+        self.codes: list[bool] = []  # whether a code was cut off from what is rebuilt of it
+        self.code_at: Place | None = None
         self.dropped: Counter[tuple[str, Place | None]] = Counter()  # losses taken of those
 
     def module(self, event: ModuleCall) -> None:
@@ -96,6 +102,10 @@ class LossReachesParameters(Reach):
     def before_backward(self, event: Backward) -> None:
         if event.sampled:
             self.cut_off.before_backward(event)
+            if len(self.codes) < CODES and event.step < SETTLED + 2 * CODES:
+                cut = code_cut_off(event.loss)
+                self.codes += [cut] if cut is not None else []
+                self.code_at = event.place
 
     @when_sampled
     def after_backward(self, event: Backward) -> None:
@@ -182,6 +192,12 @@ class LossReachesParameters(Reach):
                 says = f"{text} At {', '.join(cut[:3])} what they gave out goes on without its graph."
                 return Saw("part_cut_off", missing=count, of=of).at(*places[:SHOWN]).saying(says)
             return Saw("some_missing", missing=count, of=of).at(*places[:SHOWN]).saying(text)
+        if len(self.codes) == CODES and all(self.codes):
+            text = (
+                "Nothing that is rebuilt from the code sends a gradient back to what makes it: only the divergence from "
+                "the prior trains it, towards a code that says nothing."
+            )
+            return Saw("part_cut_off", missing=0, of=0).at(self.code_at).saying(text)
         return self._chosen() or Saw("all", reached=len(self.reached))
 
     def _chosen(self) -> Saw | None:
