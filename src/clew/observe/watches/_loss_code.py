@@ -21,10 +21,11 @@ def code_cut_off(loss: torch.Tensor) -> bool | None:
     held = divergence(loss)
     if held is None or held.sign < 0:
         return None
-    makes = _leaves(held.node)
+    makes, means = _leaves(held.node), _leaves(held.square) if held.square is not None else set()
     parts = [_leaves(part.node) for part in terms(loss, Made(1))]
-    if not makes or None in parts:
+    if not makes or means is None or None in parts:
         return None
+    makes |= means
     others = [part for part in parts if part and not part <= makes]
     return all(not part & makes for part in others) if others else None
 

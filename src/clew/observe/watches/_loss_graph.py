@@ -199,6 +199,7 @@ class Divergence(NamedTuple):
     node: Any
     variances: torch.Tensor | None
     means: torch.Tensor | None
+    square: Any = None  # of the means, a node like the other
 
 
 def divergence(root: torch.Tensor, most: int = 256) -> Divergence | None:
@@ -232,7 +233,8 @@ def divergence(root: torch.Tensor, most: int = 256) -> Divergence | None:
         if sign and signs.get(line) == -signs[key(curve)]:
             variances = saved(curve, "result" if bare(curve) == "Exp" else "self")
             alike = [node for node in squares if signs[key(node)] == sign and shape(node) == shape(curve)]
-            return Divergence(sign, curve, variances, saved(alike[0], "self") if alike else None)
+            square = alike[0] if alike else None
+            return Divergence(sign, curve, variances, saved(square, "self") if square is not None else None, square)
     return None
 
 

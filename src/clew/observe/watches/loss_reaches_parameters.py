@@ -194,8 +194,8 @@ class LossReachesParameters(Reach):
             return Saw("some_missing", missing=count, of=of).at(*places[:SHOWN]).saying(text)
         if len(self.codes) == CODES and all(self.codes):
             text = (
-                "Nothing that is rebuilt from the code sends a gradient back to what makes it: only the divergence from "
-                "the prior trains it, towards a code that says nothing."
+                "Nothing that is rebuilt from the code sends a gradient back to what makes it: only the divergence "
+                "from the prior trains it, towards a code that says nothing."
             )
             return Saw("part_cut_off", missing=0, of=0).at(self.code_at).saying(text)
         return self._chosen() or Saw("all", reached=len(self.reached))
