@@ -50,6 +50,8 @@ MOST = 20_000
 WALKS = 8
 STRETCHES = 6
 """How many stretches of the script are followed line by line, each from a backward pass to the next."""
+FAR = 100.0
+"""A loss that has grown so much says that the weights were carried away, whatever came near to zero on the way."""
 SHARE = 0.02
 """Of the time may go into reading graphs between samples."""
 BLOWN_UP = 1e6
@@ -79,7 +81,7 @@ class FirstNonfinite(Watch):
         self.found: Found | None = None
         self.lost = ""
         self.walks = (-1, 0)
-        self.smallest, self.latest = math.inf, 0.0
+        self.smallest, self.latest, self.first = math.inf, 0.0, math.nan
         self.layout = Layout()
         self.lines = recorder.lines = Lines()
         self.owed: Owed | None = None
@@ -150,6 +152,7 @@ class FirstNonfinite(Watch):
         value = loss.item()
         if math.isfinite(value):
             self.smallest, self.latest = min(self.smallest, abs(value)), abs(value)
+            self.first = abs(value) if math.isnan(self.first) else self.first
             return False
         return True
 
@@ -268,7 +271,7 @@ class FirstNonfinite(Watch):
     def _from_weights(self, step: int) -> None:
         if self.steep is not None and self.steep[0] == step - 1:
             self._from_derivative(step - 1)
-        elif self.near is not None:
+        elif self.near is not None and not self.latest > FAR * max(self.first, 1.0):
             self.found = self.near[1]
         else:
             self.lost = (
