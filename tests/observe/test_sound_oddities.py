@@ -150,3 +150,21 @@ def codes(cut: bool, summed: bool = False) -> None:
 def test_a_code_that_is_cut_off_from_what_is_rebuilt(tmp_path: Path, cut: bool, outcome: str, summed: bool) -> None:
     found = answers(tmp_path, partial(codes, cut, summed), LossReachesParameters)["loss_reaches_parameters"]
     assert found["outcome"] == outcome, found
+
+
+def thrown(rate: float) -> None:
+    last: Any = nn.Linear(8, 8)
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.ReLU(), last, nn.LayerNorm(8), nn.Linear(8, 1))
+    groups: list[dict[str, Any]] = [{"params": last.parameters(), "lr": rate}, {"params": model[0].parameters()}]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    for _ in range(12):
+        optimizer.zero_grad()
+        x = torch.randn(16, 4)
+        (model(x) - x[:, :1]).square().mean().backward()
+        for parameter in last.parameters():
+            parameter.grad = torch.ones_like(parameter)  # what a layer behind another normalisation is driven by
+        optimizer.step()
+
+
+def test_a_normalisation_that_overflows_divides_by_nothing(tmp_path: Path) -> None:
+    assert answers(tmp_path, partial(thrown, 1e30), FirstNonfinite)["first_nonfinite"]["outcome"] != "in_division"

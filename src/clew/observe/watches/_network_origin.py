@@ -7,6 +7,7 @@ the forward pass again.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -21,6 +22,7 @@ IN_DIVISION = frozenset(
     "Div Reciprocal Rsqrt Std Var StdMean VarMean Mean NllLoss NllLoss2D NativeLayerNorm NativeGroupNorm "
     "NativeBatchNorm CudnnBatchNorm CosineSimilarity CosineEmbeddingLoss".split()
 )
+SQUARING = ("Native", "Cudnn", "Std", "Var")
 MASKS = frozenset("MaskedFill Where Add MaskedFillScalar".split())
 MAY_BE_MINUS_INFINITY = frozenset(
     "Softmax LogSoftmax MaskedFill Where Clamp ClampMin ClampMax Logsumexp Max Min Maximum Minimum Amax Amin".split()
@@ -148,9 +150,17 @@ def kind(node: Any, held: dict[str, torch.Tensor]) -> str:
         return "in_division" if near & MASKS else "in_overflow"
     if name == "Div" and "other" in held and not bool((held["other"] == 0).any()):
         return "in_overflow"
+    if name.startswith(SQUARING) and any(_squares_overflow(value) for value in held.values()):
+        return "in_overflow"  # layers that normalise square what they are given
     if name in IN_LOG:
         return "in_log"
     return "in_division" if name in IN_DIVISION else "in_overflow"
+
+
+def _squares_overflow(value: torch.Tensor) -> bool:
+    if not value.is_floating_point() or not value.numel():
+        return False
+    return bool(float(value.abs().max()) > math.sqrt(torch.finfo(value.dtype).max))
 
 
 def _kind_of_power(node: Any, held: dict[str, torch.Tensor]) -> str:
