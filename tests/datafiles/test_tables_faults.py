@@ -135,3 +135,20 @@ def test_more_classes_are_no_unit(tmp_path: Path) -> None:
     for name, classes in (("ten", 10), ("hundred", 100)):
         np.savez(tmp_path / f"{name}.npz", x=source.normal(size=(900, 6)), y=source.integers(0, classes, 900))
     assert "file_units" not in {name for name, answer in seen(tmp_path).items() if kind(name, answer) == "seen"}
+
+
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [
+        ("splits.json", b'{"train": [1, 2'),
+        ("splits.json", b"\xff\xfe\x00"),
+        ("splits.json", b""),
+        ("splits.json", b"[" * 100_000),
+        ("splits.npz", b"PK\x03\x04 and nothing else"),
+    ],
+    ids=["torn", "no text", "empty", "deep", "damaged"],
+)
+def test_a_damaged_list_is_no_list(tmp_path: Path, name: str, held: bytes) -> None:
+    (tmp_path / name).write_bytes(held)
+    files = [(str(tmp_path / name), name)]
+    assert "file_rows_shared" not in {test for test, answer in answers([], [], files=files) if isinstance(answer, Saw)}

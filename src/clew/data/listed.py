@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -59,7 +60,7 @@ def _read(path: str) -> Iterator[dict[str, Sequence[Any]]]:
     if ending == ".json":
         with open(path, encoding="utf-8") as file:
             yield from _groups(json.load(file), DEPTH)
-    else:
+    elif zipfile.is_zipfile(path):
         with np.load(path, allow_pickle=False) as held:
             names = [name for name in held.files if role_of(name)]
             yield from _groups({name: held[name].tolist() for name in names if held[name].ndim == 1}, 1)

@@ -40,6 +40,7 @@ class Draws:
         self.first: dict[Kind, int] = {}
         self.steps: dict[Kind, set[int]] = {}
         self.varied: set[Kind] = set()
+        self.broken = ""  # why draws are not followed any more
 
     def attach(self) -> None:
         patches = patches_of(self.recorder())
@@ -50,7 +51,7 @@ class Draws:
     def wanted(self) -> bool:
         """Before the first step data may be made, by many draws."""
         recorder = self.recorder()
-        return recorder is not None and recorder.step > 0 and recorder.sampled and not recorder.busy
+        return not self.broken and recorder is not None and recorder.step > 0 and recorder.sampled and not recorder.busy
 
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         recorder, of = self.recorder(), _range(args, kwargs)
@@ -116,8 +117,8 @@ def _around(held: weakref.ref[Draws], original: Callable[..., Any]) -> Callable[
             raise
         try:
             draws.note(args, kwargs, result)
-        except Exception:  # noqa: BLE001  # a line that cannot be followed says nothing, and the script goes on
-            draws.first.clear()
+        except Exception as error:  # noqa: BLE001  # whatever goes wrong here, the script goes on
+            draws.broken = f"{type(error).__name__}: {error}"
         return result
 
     return draw

@@ -58,6 +58,7 @@ class Rewritten:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.listening = self.over = False
+        self.broken = ""  # why it looks no further
         self.sites: dict[tuple[CodeType, int], Site] = {}
         self.left: dict[int, int] = {}  # rows as a write left them, with the number of the visit
         self.visits = 0
@@ -116,8 +117,8 @@ class Rewritten:
                 return []
             held.recorder.busy = True  # what is called here is none of the script's calls
             return rows_of(args[0]) if args and self._counts(args[0]) else []
-        except Exception:  # noqa: BLE001  # the script must not notice
-            self.over = True
+        except Exception as error:  # noqa: BLE001  # the script must not notice
+            self.over, self.broken = True, f"{type(error).__name__}: {error}"
             return []
         finally:
             held.recorder.busy = False
@@ -132,8 +133,8 @@ class Rewritten:
         self.recorder.busy = True
         try:
             self._wrote(key, tensor, before)
-        except Exception:  # noqa: BLE001  # as above
-            self.over = True
+        except Exception as error:  # noqa: BLE001  # as above
+            self.over, self.broken = True, f"{type(error).__name__}: {error}"
         finally:
             self.recorder.busy = False
 

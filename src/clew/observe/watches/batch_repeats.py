@@ -115,6 +115,8 @@ class BatchRepeats(FedWatch):
             part = self._part() or self._drawn_again()
             if part is not None:
                 return part
+            if self.draws.broken:
+                return Unclear(f"draws could not be followed: {self.draws.broken}")
             return Unclear("no batch of a loader was seen to be trained on")
         says = (
             f"all training calls that were looked at were made on the same {found.rows} examples, picked from a tensor "

@@ -113,12 +113,15 @@ class DiscardedResult(Watch):
     def _cover(self, args: tuple[Any, ...], kwargs: dict[str, Any], place: Place | None) -> None:
         """Keep what the mask was to hide until the loss of this step is known."""
         mask: Any = kwargs.get("mask", args[1] if len(args) > 1 else None)
-        self.covered, self.recorder.busy = None, True
+        self.covered = None
+        if not isinstance(mask, torch.Tensor):
+            return
+        self.recorder.busy = True
         try:
             values, mask = args[0].detach(), mask.detach()
             if mask.dtype is torch.bool and mask.shape == values.shape and values.numel() <= COVERED:
                 self.covered = values[mask], mask.clone(), place
-        except Exception:  # noqa: BLE001  # what cannot be taken apart is not compared; the script must not notice
+        except (RuntimeError, NotImplementedError):  # tensors inside vmap and the like hold no values to compare
             self.covered = None
         finally:
             self.recorder.busy = False

@@ -121,6 +121,8 @@ class InplaceWrites(Watch):
             factor, place = self.drift
             text = f"from epoch to epoch the spread of the loader's batches changes by a factor of {factor:.3g}"
             return Saw("corrupting", factor=factor).at(place).saying(text)
+        if self.rewritten.broken:
+            return Unclear(f"writes to stored tensors could not be followed: {self.rewritten.broken}")
         if self.compared:
             return Unclear(f"none of {self.compared} layer inputs was overwritten; other writes are not seen")
         return Unclear("no layer input could be compared between forward and backward")
