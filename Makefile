@@ -22,7 +22,6 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m clew.knowledge
-	$(BIN)/python tools/coverage.py --check
 	$(BIN)/python tools/exams.py --check
 	$(BIN)/python tools/lint_docs.py --check
 
@@ -34,7 +33,6 @@ bench: $(READY)
 	$(BIN)/python bench/lint.py
 
 docs: $(READY)
-	$(BIN)/python tools/coverage.py
 	$(BIN)/python tools/exams.py
 	$(BIN)/python tools/lint_docs.py
 

@@ -8,6 +8,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
+MODULES = {"scikit-learn": "sklearn"}
+
+
 def packages(wanted: list[str]) -> set[str]:
     return {re.split(r"[<>=!\[ ;]", item, maxsplit=1)[0] for item in wanted} - {"clew"}
 
@@ -29,7 +32,18 @@ def test_the_extra_for_everything_has_everything() -> None:
     extras = PROJECT["optional-dependencies"]
     (everything,) = extras["all"]
     assert set(everything.removeprefix("clew[").removesuffix("]").split(",")) == set(extras) - {"all", "dev"}
-    assert {"torch", "rl", "ray", "web", "trackers", "mcp"} <= set(extras)
+
+
+def test_an_extra_installs_only_what_is_imported() -> None:
+    imported = {word for path in (ROOT / "src").rglob("*.py") for word in _imported(path.read_text())}
+    wanted = packages(
+        [item for name, items in PROJECT["optional-dependencies"].items() if name != "dev" for item in items]
+    )
+    assert not {name for name in wanted if MODULES.get(name, name) not in imported}
+
+
+def _imported(text: str) -> set[str]:
+    return set(re.findall(r"""(?:\bimport |\bfrom |import_module\(f?["'])(\w+)""", text))
 
 
 def test_every_command_stands_in_the_readme() -> None:

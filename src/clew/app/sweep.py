@@ -45,9 +45,8 @@ class Ready(NamedTuple):
 def needs_numpy() -> None:
     from importlib.util import find_spec
 
-    missing = [name for name in ("numpy", "pyarrow") if find_spec(name) is None]
-    if missing:
-        raise ClewError(f"sweeps need {' and '.join(missing)}: pip install 'clew[sweep]'")
+    if find_spec("numpy") is None:
+        raise ClewError("judging sweeps needs numpy: pip install 'clew[sweep]'")
 
 
 def read(paths: list[str], keep: tuple[str, ...] = ()) -> "Table":

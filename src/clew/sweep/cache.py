@@ -10,11 +10,11 @@ import json
 import os
 import shutil
 import time
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from clew.errors import ClewError
 from clew.sweep.points import Found, Look, row
+from clew.sweep.read import arrow_with
 from clew.sweep.spool import Spool
 
 COLLECTED, LOOKED = b"clew.collected", b"clew.sources"
@@ -45,12 +45,6 @@ class State(NamedTuple):
         return Look(max(0.0, self.looked.get(source, 0.0) - MARGIN), self.known)
 
 
-def _arrow() -> Any:
-    import_module("pyarrow.parquet")
-    import_module("pyarrow.compute")
-    return import_module("pyarrow")
-
-
 def points_path(path: str) -> str:
     return path.removesuffix(".parquet") + ".points.parquet"
 
@@ -66,7 +60,7 @@ def log_name(run: str) -> str:
 def state(path: str) -> State:
     if not os.path.exists(path):
         return State(0.0, {}, frozenset())
-    arrow = _arrow()
+    arrow = arrow_with("parquet", "compute")
     try:
         held = arrow.parquet.read_schema(path).metadata or {}
         if COLLECTED not in held:
@@ -85,7 +79,7 @@ class Writer:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.arrow = _arrow()
+        self.arrow = arrow_with("parquet", "compute")
         self.was = state(path)
         self._lock = self._locked()
         self._spool = Spool(self.arrow, f"{points_path(path)}.part-{os.getpid()}")

@@ -3,12 +3,14 @@
 import os
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from clew.errors import ClewError
-from clew.sweep.table import Column, Table, encoded, flat, from_rows, is_id, of_numbers, stacked
+from clew.sweep.table import Column, Table, column, encoded, flat, from_rows, is_id, of_numbers, stacked
 
 BLOCK = 1 << 23
 LINES = 20_000
@@ -78,7 +80,7 @@ def arrow_with(*parts: str) -> Any:
             import_module(f"pyarrow.{part}")
         return import_module("pyarrow")
     except ImportError:
-        raise ClewError("reading tables of runs needs pyarrow: pip install 'clew[sweep]'") from None
+        raise ClewError("Parquet files and `clew sweep collect` need pyarrow: pip install 'clew[sweep]'") from None
 
 
 def _from_arrow(arrow: Any, array: Any, verbatim: bool) -> Column:
@@ -172,13 +174,21 @@ def _encoding(path: str, head: bytes) -> tuple[str, str]:
 
 
 def _csv(path: str, head: bytes, notes: list[str]) -> Iterator[Table]:
-    arrow = arrow_with("csv", "compute")
     encoding, note = _encoding(path, head)
     notes += [note] if note else []
     line = head.decode("utf-8" if encoding == "utf8" else encoding, "replace").lstrip("\ufeff").splitlines()[0]
     mark = max(",;\t|", key=line.count)
     names = _header(line, mark, path)
     rows = 0
+    for block in (_csv_arrow if find_spec("pyarrow") else _csv_plain)(path, encoding, mark, names):
+        rows += block.rows
+        yield block
+    if not rows:
+        raise ClewError(f"{path} has a header and no rows.")
+
+
+def _csv_arrow(path: str, encoding: str, mark: str, names: list[str]) -> Iterator[Table]:
+    arrow = arrow_with("csv", "compute")
     try:
         reader = arrow.csv.open_csv(
             path,
@@ -189,13 +199,30 @@ def _csv(path: str, head: bytes, notes: list[str]) -> Iterator[Table]:
             ),
         )
         for batch in reader:
-            rows += batch.num_rows
             columns = {name: _from_arrow(arrow, batch.column(at), is_id(name)) for at, name in enumerate(names)}
             yield Table(batch.num_rows, columns, path)
     except (OSError, arrow.ArrowException) as error:
         raise ClewError(f"{path} is no table: {str(error).splitlines()[0].rstrip('.')}.") from error
-    if not rows:
-        raise ClewError(f"{path} has a header and no rows.")
+
+
+def _csv_plain(path: str, encoding: str, mark: str, names: list[str]) -> Iterator[Table]:
+    """Without pyarrow: the same table, more slowly."""
+    import csv
+
+    try:
+        with open(path, encoding="utf-8-sig" if encoding == "utf8" else encoding, newline="") as file:
+            reader = csv.reader(file, delimiter=mark)
+            next(reader)
+            while rows := list(islice((row for row in reader if row), LINES)):
+                for row in rows:
+                    if len(row) != len(names):
+                        raise ClewError(
+                            f"{path} is no table: expected {len(names)} columns, got {len(row)}: {mark.join(row)[:80]}."
+                        )
+                cells = zip(names, zip(*rows, strict=True), strict=True)
+                yield Table(len(rows), {name: column(list(held), is_id(name)) for name, held in cells}, path)
+    except (OSError, csv.Error) as error:
+        raise ClewError(f"{path} is no table: {error}.") from error
 
 
 def _header(line: str, mark: str, path: str) -> list[str]:
