@@ -1,5 +1,6 @@
 """`clew sweep judge` from end to end: one table for every verdict, and input that cannot be judged."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -9,7 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from clew.sweep.read import read_table
 from conftest import Clew
 
 Row = dict[str, Any]
@@ -47,6 +51,14 @@ def nothing(_value: Any, _seed: int) -> float:
     return 0.0
 
 
+@pytest.fixture(params=["pyarrow", "plain"])
+def _reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CSV is read with and without pyarrow."""
+    if request.param == "plain":
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+
+
+@pytest.mark.usefixtures("_reader")
 def test_reliably_better(clew: Clew, tmp_path: Path) -> None:
     status, table = judged(clew, tmp_path, rows([0.001, 0.01, 0.1], 6, lambda v, _: 0.05 * (v == 0.01)))
     param = only(table)
@@ -210,6 +222,7 @@ def test_after_and_where_choose_runs(clew: Clew, tmp_path: Path) -> None:
     assert table["groups"][0]["n_runs"] == 3
 
 
+@pytest.mark.usefixtures("_reader")
 @pytest.mark.parametrize(
     ("content", "words", "expected"),
     [
@@ -224,7 +237,6 @@ def test_after_and_where_choose_runs(clew: Clew, tmp_path: Path) -> None:
         (b"lr,lr,acc\n1,0,0.5\n1,1,0.5\n", [], "two columns"),
         (b"lr,seed,acc\n1,0,0.5,9\n1,1,0.5\n", [], "no table"),
         (b"\x00\x01\x02garbage", [], "zero bytes"),
-        (b"PAR1 but not really", [], "damaged"),
         (b"lr,seed,acc\n1,0,0.5\n2,0,0.6\n", ["--goal", "up"], "max or min"),
         (b"lr,seed,acc\n1,0,0.5\n2,0,0.6\n", ["--group", "x"], "no column that names groups"),
         (b"lr,seed,acc\n1,0,0.5\n2,0,0.6\n", ["--after", "soon"], "--after"),
@@ -237,6 +249,41 @@ def test_bad_input(clew: Clew, tmp_path: Path, content: bytes, words: list[str],
     assert expected in said.err
     assert said.err.count("\n") == 1
     assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.parametrize(("reader", "expected"), [("pyarrow", "is damaged"), (None, "need pyarrow: pip install")])
+def test_a_damaged_parquet_file(
+    clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reader: str | None, expected: str
+) -> None:
+    if reader is None:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "runs.parquet").write_bytes(b"PAR1 but not really")
+    said = clew("sweep", "judge", "runs.parquet", "--metric", "acc")
+    assert (said.status, said.err.count("\n")) == (2, 1)
+    assert expected in said.err
+
+
+CELLS = st.sampled_from(
+    ["0.1", "1e-1", " 7", "nan", "NaN", "inf", "", "null", "True", "x", "é y", "1" * 20, "-0", "a,b"]
+)
+
+
+@given(st.lists(st.lists(CELLS, min_size=3, max_size=3), min_size=1, max_size=30))
+def test_both_readers_of_csv_see_the_same_cells(
+    tmp_path_factory: pytest.TempPathFactory, held: list[list[str]]
+) -> None:
+    path = tmp_path_factory.mktemp("csv") / "runs.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["run_id", "lr", "acc"], *held])
+
+    def cells() -> list[list[str]]:
+        table = read_table(str(path))
+        return [[repr(column.cell(row)) for column in table.columns.values()] for row in range(table.rows)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        with_arrow = cells()
+        patch.setitem(sys.modules, "pyarrow", None)
+        assert cells() == with_arrow
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "utf-16", "cp1252", "tab"])

@@ -30,6 +30,12 @@ COMMANDS = {
 }
 
 
+GIST = (
+    "Finds out why training code that runs does not learn. `run` and `exam` need PyTorch (pip install 'clew[torch]'); "
+    "everything else works without it."
+)
+
+
 class Formatter(HelpFormatter):
     """Help as wide as the terminal, without importing what argparse would ask for its size."""
 
@@ -54,7 +60,7 @@ class Parser(ArgumentParser):
 def build(words: list[str] | None = None) -> Parser:
     """The parser, or, to save the making of two dozen others, only as much of it as `words` will ask for."""
     only = words[:2] if words is not None else None
-    parser = Parser(prog="clew", description="Finds out why training code that runs does not learn.")
+    parser = Parser(prog="clew", description=GIST)
     parser.add_argument("--version", action="version", version=f"clew {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", required=True)
     asked = {name: gist for name, gist in COMMANDS.items() if only and name == only[0]}
