@@ -3,15 +3,22 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from clew.case.choose import Choice
 from clew.errors import ClewError
 from clew.knowledge import load
 from clew.knowledge.base import FOLDER, _digest, cache_path
 from clew.knowledge.schema import compile_folder
+from clew.knowledge.search import by_id
+from clew.report.terminal import _prediction
+from clew.report.text import Page
+from clew.report.why import entry_page
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 
@@ -148,3 +155,27 @@ def test_an_unreadable_file(folder: Path) -> None:
     (folder / "habits.toml").unlink()
     (folder / "habits.toml").mkdir()
     assert "habits.toml cannot be read" in fault(folder)
+
+
+@pytest.mark.parametrize("by", ["observe", "exam", "log", "sweep", "probe"])
+def test_a_test_that_claims_a_missing_instrument_is_a_fault(folder: Path, by: str) -> None:
+    check = [sys.executable, "-m", "clew.knowledge", str(folder)]
+    assert subprocess.run(check, capture_output=True).returncode == 0
+    path = folder / "tests" / "loss.toml"
+    head, tail = path.read_text().split("[loss_surface]", 1)
+    path.write_text(head + "[loss_surface]" + tail.replace('by = "person"', f'by = "{by}"', 1))
+    done = subprocess.run(check, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert f"loss_surface: by: no instrument of {by}" in done.stderr
+
+
+def test_what_a_person_makes_is_offered_without_seconds() -> None:
+    known = load()
+    assert all(known.tests[name].person for name in ("loss_surface", "baseline_ladder", "probe_discounting"))
+    loss_surface = by_id(known, "loss_surface")
+    assert loss_surface
+    told = "\n".join(entry_page(known, loss_surface, [], Page(200)).lines)
+    assert "clew loss" not in told
+    assert "made by hand" in told
+    choice = Choice("loss_surface", 0.5, 245.0, (("loss.saturated", "dead_zone", 0.8),))
+    assert _prediction(choice, known.tests["loss_surface"]).endswith("Worth 0.50 bits, made by hand.")

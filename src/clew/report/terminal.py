@@ -2,7 +2,7 @@
 
 from clew.case.choose import Choice
 from clew.evidence.words import word
-from clew.knowledge.model import Reference
+from clew.knowledge.model import Reference, Test
 from clew.records.case import PARTS, Case, HeldClue
 from clew.report.text import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Page, number, percent, seconds
 from clew.report.view import LEAST_PULL, CaseView
@@ -158,16 +158,17 @@ def next_tests(seen: CaseView, page: Page, most: int = 5) -> Page:
     for choice in seen.choices[:most]:
         test = seen.knowledge.tests[choice.test]
         page.say(f"{choice.test}: {test.asks}", 2, "- ")
-        page.say(_prediction(choice), 4, "", DIM)
+        page.say(_prediction(choice, test), 4, "", DIM)
     return page
 
 
-def _prediction(choice: Choice) -> str:
+def _prediction(choice: Choice, test: Test) -> str:
     grouped: dict[str, list[str]] = {}
     for cause, outcome, _ in choice.predictions:
         grouped.setdefault(outcome, []).append(cause)
     sides = "; ".join(f"{outcome} if {' or '.join(causes)}" for outcome, causes in grouped.items())
-    return f"Expected: {sides}. Worth {choice.gain:.2f} bits, takes {seconds(choice.cost)}."
+    cost = "made by hand" if test.by == "person" else f"takes {seconds(choice.cost)}"
+    return f"Expected: {sides}. Worth {choice.gain:.2f} bits, {cost}."
 
 
 def _foreseen(seen: CaseView, page: Page) -> None:

@@ -80,7 +80,8 @@ def _test(test: Test, page: Page) -> None:
     page.line()
     _field(page, "by hand", test.how)
     cost = seconds(test.seconds) + (" and a person's look" if test.person else "")
-    _field(page, "costs", f"about {cost}; made by {test.by}, reading the {test.reads}")
+    made = "made by hand" if test.by == "person" else f"about {cost}; made by {test.by}"
+    _field(page, "costs", f"{made}, reading the {test.reads}")
     if test.scale:
         steps = ", ".join(f"below {limit:g} {outcome}" for limit, outcome in test.scale.steps)
         _field(page, "scale", f"{test.scale.of} ({test.scale.unit}): {steps}, else {test.scale.above}")
