@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import importlib
 import math
 import os
 from typing import Any
@@ -169,15 +168,15 @@ class CapturedSubject(Subject):
             count = sum(name in named for group in held["groups"] for name in group["parameters"])
             if best is None or count > best[0]:
                 best = count, held
-        if best is None or not best[0] or not best[1]["kind"].startswith("torch.optim."):
+        kind = _optimizers().get(best[1]["kind"]) if best is not None and best[0] else None
+        if best is None or kind is None:
             return None
-        module, _, kind = best[1]["kind"].rpartition(".")
         groups = []
         for group in best[1]["groups"]:
             chosen = [named[name] for name in group["parameters"] if name in named]
             if chosen:
                 groups.append({**group["settings"], "params": chosen})
-        return remade(getattr(importlib.import_module(module), kind), groups, best[1]["groups"][0]["settings"])
+        return remade(kind, groups, best[1]["groups"][0]["settings"])
 
     # --- whether the replay is true
 
@@ -199,6 +198,12 @@ class CapturedSubject(Subject):
         if abs(replayed - self.tape.value) <= 1e-3 * max(abs(self.tape.value), 1e-3):
             return ""
         return f"replaying the captured step gives a loss of {replayed:.4g}, the run had {self.tape.value:.4g}"
+
+
+def _optimizers() -> dict[str, type[torch.optim.Optimizer]]:
+    """torch's own, by the names that captures give them: another may be anything."""
+    kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
+    return {f"{kind.__module__}.{kind.__qualname__}": kind for kind in kinds if issubclass(kind, torch.optim.Optimizer)}
 
 
 def captured(run_folder: str, device: str = "") -> CapturedSubject:

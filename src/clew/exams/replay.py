@@ -19,7 +19,7 @@ from torch import nn
 from clew.errors import ClewError
 from clew.exams.disturbed import disturbed
 from clew.exams.subject import Seen
-from clew.tape.coding import decode, slots_in
+from clew.tape.coding import constant, decode, slots_in
 from clew.tape.model import Call, Tape
 from clew.tape.names import function_of, short
 
@@ -103,7 +103,7 @@ class Player:
             if not under.grad:
                 stack.enter_context(torch.no_grad())
             if under.autocast is not None:
-                stack.enter_context(torch.autocast(self.device.type, dtype=getattr(torch, under.autocast[1])))
+                stack.enter_context(torch.autocast(self.device.type, dtype=constant(under.autocast[1])))
             return function(*args, **kwargs)
 
 

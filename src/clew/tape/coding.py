@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
+
+from clew.errors import ClewError
 
 
 class Unencodable(Exception):
@@ -44,8 +47,6 @@ def encode(value: Any, slot: Callable[[Any], int]) -> Any:
 
 def decode(value: Any, tensor: Callable[[int], Any], device: Any, number: Callable[[int], int]) -> Any:
     """`number` may put another number in the place of one: a batch size."""
-    import torch
-
     if isinstance(value, list):
         return [decode(item, tensor, device, number) for item in value]
     if type(value) is int:
@@ -66,10 +67,26 @@ def decode(value: Any, tensor: Callable[[int], Any], device: Any, number: Callab
     if kind == "complex":
         return complex(*held)
     if kind == "torch":
-        return getattr(torch, held)
+        return constant(held)
     if kind == "device":
         return device
-    raise ValueError(f"a tape holds an argument of unknown kind {kind!r}")
+    raise ClewError(f"the tape holds an argument of unknown kind {kind!r}.")
+
+
+@functools.cache
+def _constants() -> dict[str, Any]:
+    import torch
+
+    kinds = torch.dtype | torch.memory_format | torch.layout
+    return {name: value for name, value in vars(torch).items() if isinstance(value, kinds)}
+
+
+def constant(name: Any) -> Any:
+    """A dtype, layout or memory format by its name in torch."""
+    held = _constants().get(name)
+    if held is None:
+        raise ClewError(f"the tape names {name!r}, which is no dtype, layout or memory format of torch.")
+    return held
 
 
 def slots_in(value: Any) -> list[int]:

@@ -1,27 +1,29 @@
 """The torch functions that can stand on a tape, by name and back.
 
 A name is the place where everybody finds the function: `Tensor.add`, `nn.functional.relu`, `conv2d`, `Tensor.T` for an
-attribute. Functions that clew has replaced are known by what they replace.
+attribute. Functions that clew has replaced are known by what they replace. A tape may come from somebody else, so
+`operations.txt` lists what may be called: torch's operations on tensors, and nothing that reads files, imports or
+takes a function.
 """
 
 from __future__ import annotations
 
 import functools
+import os
+import re
 from typing import Any
 
-SPACES = (
-    "Tensor",
-    "nn.functional",
-    "",
-    "functional",
-    "_C._nn",
-    "_C._linalg",
-    "_C._fft",
-    "_C._special",
-    "autograd",
-    "_VF",
-)
+from clew.errors import ClewError
+
 ATTRIBUTES = ("T", "mT", "H", "mH", "real", "imag", "data")
+
+
+@functools.cache
+def operations() -> dict[str, list[str]]:
+    """The names that are allowed, by where in torch they stand; torch itself is ""."""
+    with open(os.path.join(os.path.dirname(__file__), "operations.txt"), encoding="ascii") as file:
+        held = re.findall(r"^(\S+):((?:\s+\w+)+)$", file.read(), re.MULTILINE)
+    return {"" if space == "torch" else space: names.split() for space, names in held}
 
 
 @functools.cache
@@ -30,18 +32,14 @@ def tables() -> tuple[dict[Any, str], dict[str, Any]]:
 
     by_function: dict[Any, str] = {}
     by_name: dict[str, Any] = {}
-    for space in SPACES:
+    for space, names in operations().items():
         owner: Any = torch
         for part in space.split(".") if space else ():
             owner = getattr(owner, part)
-        for name in dir(owner):
-            if name.startswith("__") and space != "Tensor":
-                continue
+        for name in names:
             value = getattr(owner, name, None)
-            if not callable(value) or isinstance(value, type):
-                continue
             full = f"{space}.{name}" if space else name
-            by_name.setdefault(full, value)
+            by_name[full] = value
             while value is not None:
                 try:
                     by_function.setdefault(value, full)
@@ -67,7 +65,10 @@ def function_of(name: str) -> Any:
     space, _, last = name.rpartition(".")
     if space == "Tensor" and last in ATTRIBUTES:
         return lambda tensor: getattr(tensor, last)
-    return tables()[1].get(name)
+    by_name = tables()[1]
+    if name not in by_name:
+        raise ClewError(f"the tape calls {name!r}, which is not among the operations that clew replays.")
+    return by_name[name]
 
 
 def short(name: str) -> str:
