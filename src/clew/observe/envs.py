@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from clew.observe.episodes import Episodes
+from clew.observe.guard import release
 from clew.observe.paid import Paid
 from clew.observe.patches import HIDDEN, Patches, unframe
 from clew.observe.places import is_users, users_place
@@ -550,5 +551,6 @@ def _tell(
             if isinstance(env, FunctionType):
                 experience.acts_on(env, args, told)
             experience.stepped(env, shape.action_in(args, kwargs), told)
-    except Exception:  # noqa: BLE001  # the script comes first: what cannot be read is not followed
+    except BaseException as error:  # noqa: BLE001  # the script comes first: what cannot be read is not followed
+        release(error)
         shape.strange += 1

@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple
 
+from clew.observe.guard import release
 from clew.observe.places import is_users, users_place
 from clew.records import exact
 from clew.records.place import Place
@@ -143,7 +144,8 @@ def _audit(event: str, args: tuple[Any, ...], by: str = "") -> None:
     _files.busy = True
     try:
         _note(os.fsdecode(path), args[1], args[2], by)
-    except Exception as error:  # noqa: BLE001  # an error here would make the script's own open fail
+    except BaseException as error:  # noqa: BLE001  # an error here would make the script's own open fail
+        release(error)
         _files.trouble = f"files could not be noted: {type(error).__name__}: {error}"
     finally:
         _files.busy = False

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.observe import alive
 from clew.observe.fields import fields_of
+from clew.observe.guard import release
 from clew.observe.patches import Patches
 from clew.observe.places import users_place
 from clew.observe.recorder import Recorder
@@ -46,7 +47,8 @@ def harmless(tell: Told) -> Told:
     def guarded(hooks: Hooks, *args: Any) -> None:
         try:
             tell(hooks, *args)
-        except Exception as error:  # noqa: BLE001  # see above
+        except BaseException as error:  # noqa: BLE001  # see above
+            release(error)
             hooks.failed(tell.__name__, error)
 
     return guarded  # type: ignore[return-value]  # the same signature
@@ -136,7 +138,7 @@ class Hooks:
     def looking(self) -> bool:
         return self.recorder.sampled or self.looks > 0
 
-    def failed(self, what: str, error: Exception) -> None:
+    def failed(self, what: str, error: BaseException) -> None:
         self.trouble(f"could not follow {what.strip('_')}: {type(error).__name__}: {error}")
 
     def trouble(self, sentence: str) -> None:
@@ -276,7 +278,8 @@ class Hooks:
         try:
             recorder.step_done()
             self.settle_attachment()
-        except Exception as error:  # noqa: BLE001  # as in harmless
+        except BaseException as error:  # noqa: BLE001  # as in harmless
+            release(error)
             self.failed("step", error)
         if recorder.limit and self.stop is not None and recorder.step >= recorder.limit:
             self.stop()
@@ -295,7 +298,8 @@ class Hooks:
             number = recorder.optimizer_number(owner) if isinstance(owner, self.optimizer) else -1
             if recorder.wants(name, sampled):
                 recorder.tell(name, OptimizerEvent(owner, number, recorder.step, sampled, users_place(3)), sampled)
-        except Exception as error:  # noqa: BLE001  # as in harmless
+        except BaseException as error:  # noqa: BLE001  # as in harmless
+            release(error)
             self.failed(name, error)
 
 

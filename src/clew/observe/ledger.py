@@ -85,7 +85,7 @@ class Ledger:
         self.looks = 0
         self.trouble = ""  # what first went wrong in taking notes; said where a note is missing
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         self.trouble = self.trouble or f"what was done to tables could not be noted: {type(error).__name__}: {error}"
 
     def may_look(self) -> bool:

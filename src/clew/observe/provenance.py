@@ -17,6 +17,7 @@ from typing import Any
 
 from clew.observe import by_hand, coded, files
 from clew.observe.encoded import encoded
+from clew.observe.guard import release
 from clew.observe.ledger import CASTS, FRAMES, LEDGER, SPLITS, Call, Cast, Frame, Split
 from clew.observe.patches import hide, unframe
 from clew.observe.places import users_place
@@ -109,7 +110,8 @@ def _patch(name: str, module: ModuleType) -> None:
             for kind in {held for held in vars(module).values() if isinstance(held, type)}:
                 for method in ("fit_resample",) if name in RESAMPLERS else ("fit", "transform", "fit_transform"):
                     _replace_method(kind, method, _came, functools.partial(_note_call, method))
-    except Exception as error:  # noqa: BLE001  # the script comes first: without its notes a run is less understood
+    except BaseException as error:  # noqa: BLE001  # the script comes first: without its notes a run is less understood
+        release(error)
         LEDGER.failed(error)
 
 
@@ -158,7 +160,8 @@ def _quietly(note: Callable[..., Any], *args: Any) -> Any:
     """Nothing that goes wrong here may reach the script."""
     try:
         return note(*args)
-    except Exception as error:  # noqa: BLE001  # see above
+    except BaseException as error:  # noqa: BLE001  # see above
+        release(error)
         LEDGER.failed(error)
         return None
 

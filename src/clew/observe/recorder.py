@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from clew.observe import alive
+from clew.observe.guard import release
 from clew.observe.losses import Losses
 from clew.observe.origins import Origins
 from clew.observe.picked import Picked
@@ -97,7 +98,8 @@ class Recorder:
         for watch in watches:
             try:
                 self.watches.append(watch(self))
-            except Exception as error:  # noqa: BLE001  # one that cannot even begin is named like one that fails later
+            except BaseException as error:  # noqa: BLE001  # one that cannot even begin is named like one that fails later
+                release(error)
                 self.broken[watch.test] = failure(error)
         self._listeners = {name: self._listening(name) for name in EVENTS}
         self._between = {name: between(listeners) for name, listeners in self._listeners.items()}
@@ -114,7 +116,8 @@ class Recorder:
         for watch in self.watches:
             try:
                 watch.installed()
-            except Exception as error:  # noqa: BLE001  # as in tell
+            except BaseException as error:  # noqa: BLE001  # as in tell
+                release(error)
                 self._switch_off(watch, error)
 
     def wants(self, name: str, sampled: bool = True) -> bool:
@@ -134,7 +137,8 @@ class Recorder:
             for watch, method in listeners:
                 try:
                     method(event)
-                except Exception as error:  # noqa: BLE001  # whatever an instrument does wrong, the run goes on
+                except BaseException as error:  # noqa: BLE001  # whatever an instrument does wrong, the run goes on
+                    release(error)
                     self._switch_off(watch, error)
         finally:
             if shield:
@@ -155,7 +159,7 @@ class Recorder:
                 shield.__exit__(None, None, None)
             self.busy = was
 
-    def _switch_off(self, watch: Watch, error: Exception) -> None:
+    def _switch_off(self, watch: Watch, error: BaseException) -> None:
         if watch is self.losses or watch is self.recount:
             self._complain(error)
         else:
@@ -164,7 +168,7 @@ class Recorder:
             self._listeners[name] = [held for held in listeners if held[0] is not watch]
             self._between[name] = between(self._listeners[name])
 
-    def _complain(self, error: Exception) -> None:
+    def _complain(self, error: BaseException) -> None:
         if self.say is not None:
             self.say(f"could not follow the losses: {type(error).__name__}: {error}")
 
@@ -317,7 +321,8 @@ class Recorder:
             with self.quietly():
                 self.losses.write()
                 self.recount.write()
-        except Exception as error:  # noqa: BLE001  # as in tell
+        except BaseException as error:  # noqa: BLE001  # as in tell
+            release(error)
             self._complain(error)
         self.stream.flush()
         self._last_checkpoint = time.monotonic()
@@ -356,7 +361,8 @@ class Recorder:
         else:
             try:
                 answer = watch.read()
-            except Exception as error:  # noqa: BLE001  # as above: it is said, and the run goes on
+            except BaseException as error:  # noqa: BLE001  # as above: it is said, and the run goes on
+                release(error)
                 answer = Unclear(failure(error))
         table: dict[str, Any] = {"test": watch.test}
         if isinstance(answer, Unclear):
@@ -377,7 +383,7 @@ def spacing(extra: float, usual: float) -> int:
     return int(min(extra / usual / SHARE, SPARSEST))
 
 
-def failure(error: Exception) -> str:
+def failure(error: BaseException) -> str:
     return f"its instrument failed: {type(error).__name__}: {error}"
 
 

@@ -3,6 +3,7 @@
 import importlib
 import os
 
+from clew.observe.guard import release
 from clew.observe.watch import Watch
 
 
@@ -16,7 +17,8 @@ def all_watches() -> tuple[list[type[Watch]], list[str]]:
             continue
         try:
             module = importlib.import_module(f"clew.observe.watches.{name[:-3]}")
-        except Exception as error:  # noqa: BLE001  # one broken instrument must not take the others with it
+        except BaseException as error:  # noqa: BLE001  # one broken instrument must not take the others with it
+            release(error)
             failed.append(f"the instrument {name[:-3]} could not be loaded: {type(error).__name__}: {error}")
             continue
         found += [

@@ -22,6 +22,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from clew.observe import files
+from clew.observe.guard import release
 from clew.observe.output import OutputCopy
 from clew.observe.patches import unframe
 
@@ -93,7 +94,8 @@ class Session:
                 os.register_at_fork(after_in_child=self.in_child)
             else:
                 self._provenance(name, module)
-        except Exception as error:  # noqa: BLE001  # said in the report; the script goes on unobserved
+        except BaseException as error:  # noqa: BLE001  # said in the report; the script goes on unobserved
+            release(error)
             self.trouble(f"could not observe {name}: {type(error).__name__}: {error}")
 
     def _watch_torch(self) -> None:
@@ -136,7 +138,8 @@ class Session:
         if not _forked_by_a_loader():
             try:
                 self._watch_torch()
-            except Exception as error:  # noqa: BLE001  # as above
+            except BaseException as error:  # noqa: BLE001  # as above
+                release(error)
                 self.trouble(f"could not observe a forked process: {type(error).__name__}: {error}")
 
     def _provenance(self, name: str, module: ModuleType) -> None:
@@ -179,7 +182,8 @@ class Session:
                         self._keep(watch)
                     elif hasattr(watch, "write"):
                         watch.write(os.path.join(self.folder, f"settings-{self.pid}.json"))
-        except Exception as error:  # noqa: BLE001  # the run is over; what could not be written is said
+        except BaseException as error:  # noqa: BLE001  # the run is over; what could not be written is said
+            release(error)
             self.trouble(f"could not write what was seen: {type(error).__name__}: {error}")
 
     def write_along(self) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from clew.observe.choices import Cut as Choice
 from clew.observe.choices import cut_by_choice
 from clew.observe.cut import Cut, Names, Uncut, cut, signature
+from clew.observe.guard import release
 from clew.observe.patches import Patches, hide, original, unframe
 from clew.observe.places import users_place
 from clew.observe.procedure import Procedure, augmenting
@@ -218,7 +219,8 @@ class Taper(Watch):
         if not self.quiet():
             try:
                 given = self.roll.before(named, args, kwargs)
-            except Exception as error:  # noqa: BLE001  # the step cannot be kept; the run goes on
+            except BaseException as error:  # noqa: BLE001  # the step cannot be kept; the run goes on
+                release(error)
                 self._fails(error)
         try:
             result = function(*args, **kwargs)
@@ -229,7 +231,8 @@ class Taper(Watch):
             self.recorder.busy = True
             try:
                 self.roll.after(named, given, result)
-            except Exception as error:  # noqa: BLE001  # as above
+            except BaseException as error:  # noqa: BLE001  # as above
+                release(error)
                 self._fails(error)
             finally:
                 self.recorder.busy = False
@@ -237,7 +240,7 @@ class Taper(Watch):
 
     hide(noted)
 
-    def _fails(self, error: Exception) -> None:
+    def _fails(self, error: BaseException) -> None:
         self.over, self.why = True, self.why or f"{type(error).__name__}: {error}"
 
     # --- keeping

@@ -4,8 +4,8 @@ A watch is told what happens, keeps little, and at any time can be asked what it
 never draws a random number, never keeps a graph or a batch alive, and reads tensor values only when the recorder says
 that the step is sampled (`sampled` in the event), because reading a value makes the machine wait for its device.
 
-An exception in a watch switches that watch off, and it then answers `Unclear` with the error: a run is never broken by
-an instrument.
+An exception in a watch, SystemExit among them, switches that watch off, and it then answers `Unclear` with the error: a
+run is never broken by an instrument. What a signal raises while a watch looks belongs to the script (`guard`).
 """
 
 from __future__ import annotations

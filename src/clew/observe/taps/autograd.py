@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from clew.observe.guard import release
 from clew.observe.hooks import harmless
 from clew.observe.patches import unframe
 from clew.observe.places import users_place
@@ -61,7 +62,8 @@ def _before_backward(hooks: Hooks, tensors: Any) -> Backward | None:
         recorder.settle(True, loss)
         recorder.tell("before_backward", event, event.sampled)
         return event
-    except Exception as error:  # noqa: BLE001  # as in harmless
+    except BaseException as error:  # noqa: BLE001  # as in harmless
+        release(error)
         hooks.failed("backward", error)
         return None
 

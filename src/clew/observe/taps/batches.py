@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from clew.observe.guard import release
 from clew.observe.hooks import Turn, harmless, tensors_in
 from clew.observe.patches import unframe
 from clew.observe.places import users_place
@@ -76,5 +77,6 @@ def _tell_batch(hooks: Hooks, iterator: Any, turn: Turn, value: Any) -> None:
             place = users_place(3)
             event = Batch(value, tensors, turn.loader, turn.epoch, position, step, sampled, place, iterator)
             recorder.tell("batch", event, sampled)
-    except Exception as error:  # noqa: BLE001  # as in harmless
+    except BaseException as error:  # noqa: BLE001  # as in harmless
+        release(error)
         hooks.failed("batch", error)

@@ -6,6 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from clew.observe.guard import release
 from clew.observe.hooks import harmless
 from clew.observe.patches import unframe
 from clew.observe.places import users_place
@@ -86,7 +87,8 @@ def _tell_loss(hooks: Hooks, name: str, parameters: list[str], args: Any, kwargs
         grad = hooks.grad_enabled()
         event = LossCall(name, first, second, given, result, recorder.step, grad, look, users_place(3))
         recorder.tell("loss", event, look)
-    except Exception as error:  # noqa: BLE001  # as in harmless
+    except BaseException as error:  # noqa: BLE001  # as in harmless
+        release(error)
         hooks.failed(name, error)
 
 

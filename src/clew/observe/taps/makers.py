@@ -6,6 +6,7 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
+from clew.observe.guard import release
 from clew.observe.patches import unframe
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def _made(hooks: Hooks, original: Any) -> Any:
         if not (recorder.busy or compiling()):
             try:
                 recorder.origins.note_made(thing, sys._getframe(1))
-            except Exception as error:  # noqa: BLE001  # as in harmless
+            except BaseException as error:  # noqa: BLE001  # as in harmless
+                release(error)
                 hooks.failed("making", error)
 
     return __init__
@@ -67,7 +69,8 @@ def _started(hooks: Hooks, parameter: type, original: Any) -> Any:
             try:
                 tensor = args[0] if args else kwargs["tensor"]
                 recorder.origins.note_started(tensor, sys._getframe(1), isinstance(tensor, parameter))
-            except Exception as error:  # noqa: BLE001  # as in harmless
+            except BaseException as error:  # noqa: BLE001  # as in harmless
+                release(error)
                 hooks.failed("first values", error)
         return result
 

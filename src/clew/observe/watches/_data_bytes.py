@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from clew.observe.guard import release
 from clew.observe.places import is_users, shown
 from clew.records.place import Place
 
@@ -77,7 +78,8 @@ class Bytes:
         elif event == "return" and value is not None and is_users(frame.f_code.co_filename):
             try:
                 self._returned(frame, value)
-            except Exception as error:  # noqa: BLE001  # an error here would be raised in the script
+            except BaseException as error:  # noqa: BLE001  # an error here would be raised in the script
+                release(error)
                 self.broken, self.windows = f"{type(error).__name__}: {error}", WINDOWS
                 self.stop()
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from clew.observe.envs import patches_of
+from clew.observe.guard import release
 from clew.observe.patches import unframe
 from clew.observe.places import users_place
 
@@ -117,7 +118,8 @@ def _around(held: weakref.ref[Draws], original: Callable[..., Any]) -> Callable[
             raise
         try:
             draws.note(args, kwargs, result)
-        except Exception as error:  # noqa: BLE001  # whatever goes wrong here, the script goes on
+        except BaseException as error:  # noqa: BLE001  # whatever goes wrong here, the script goes on
+            release(error)
             draws.broken = f"{type(error).__name__}: {error}"
         return result
 

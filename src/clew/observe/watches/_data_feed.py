@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 
+from clew.observe.guard import release
 from clew.observe.hooks import tensors_in
 from clew.observe.watch import Batch, Forward, Judged, OptimizerEvent, Watch
 from clew.observe.watches._data_course import Course
@@ -70,7 +71,8 @@ class Feed:
         self.latest = number
         try:
             getattr(self, f"_{name}")(event)
-        except Exception as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
+        except BaseException as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
+            release(error)
             self.broken = f"the data could not be followed: {type(error).__name__}: {error}"
 
     def _batch(self, event: Batch) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from clew.observe.guard import release
 from clew.observe.places import is_users, shown
 from clew.observe.watches._data_bytes import CIRCLE, MEANT, Wrapped
 from clew.records.place import Place
@@ -90,7 +91,8 @@ class Narrow:
     def _guarded(self, file: str, first: int, until: int, held: FrameType | Mapping[str, Any]) -> None:
         try:
             self._look(file, first, until, held)
-        except Exception as error:  # noqa: BLE001  # an error here would be raised in the script
+        except BaseException as error:  # noqa: BLE001  # an error here would be raised in the script
+            release(error)
             self.broken = f"{type(error).__name__}: {error}"
             self.stop()
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clew.observe import hooks as observed
+from clew.observe.guard import release
 from clew.observe.patches import unframe
 from clew.observe.places import is_users, users_place
 from clew.observe.roll import tensors
@@ -117,7 +118,8 @@ class Rewritten:
                 return []
             held.recorder.busy = True  # what is called here is none of the script's calls
             return rows_of(args[0]) if args and self._counts(args[0]) else []
-        except Exception as error:  # noqa: BLE001  # the script must not notice
+        except BaseException as error:  # noqa: BLE001  # the script must not notice
+            release(error)
             self.over, self.broken = True, f"{type(error).__name__}: {error}"
             return []
         finally:
@@ -133,7 +135,8 @@ class Rewritten:
         self.recorder.busy = True
         try:
             self._wrote(key, tensor, before)
-        except Exception as error:  # noqa: BLE001  # as above
+        except BaseException as error:  # noqa: BLE001  # as above
+            release(error)
             self.over, self.broken = True, f"{type(error).__name__}: {error}"
         finally:
             self.recorder.busy = False

@@ -18,6 +18,7 @@ import torch
 from torch.autograd import forward_ad
 
 from clew.observe.envs import patches_of
+from clew.observe.guard import release
 from clew.observe.patches import unframe
 from clew.observe.places import is_users, shown
 from clew.observe.watch import Backward, LossCall, OptimizerEvent, Watch, when_sampled
@@ -110,7 +111,8 @@ class Equations:
         self.told = number
         try:
             getattr(self, f"_{name}")(event)
-        except Exception as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
+        except BaseException as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
+            release(error)
             self.broken = f"the equation could not be followed: {type(error).__name__}: {error}"
 
     def is_equation(self) -> bool:
@@ -391,5 +393,6 @@ def _tell(equations: Equations, outputs: Any, by: Any, result: Any) -> None:
     try:
         with recorder.quietly():
             equations.derived(*(_unwrapped(one) for one in (outputs, by, result)))
-    except Exception as error:  # noqa: BLE001  # as in follow
+    except BaseException as error:  # noqa: BLE001  # as in follow
+        release(error)
         equations.broken = f"the equation could not be followed: {type(error).__name__}: {error}"

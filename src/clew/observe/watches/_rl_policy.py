@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from clew.observe.envs import below
+from clew.observe.guard import release
 from clew.observe.patches import Patches, unframe
 from clew.observe.places import users_place
 from clew.observe.watches._loss_graph import Key, bare, inputs, key, shape
@@ -384,5 +385,6 @@ def _tell(policy: Policy, name: str, distribution: Any, given: Any, result: Any)
                     policy.spread(distribution, result)
             else:
                 policy.weighed(distribution, result, given, place)
-    except Exception as error:  # noqa: BLE001  # said by every watch that asks; the script goes on
+    except BaseException as error:  # noqa: BLE001  # said by every watch that asks; the script goes on
+        release(error)
         study.broken = f"the policy could not be followed: {type(error).__name__}: {error}"

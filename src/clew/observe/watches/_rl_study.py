@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from clew.observe.envs import Transition, experience_of, find_environments, hashes, patches_of
+from clew.observe.guard import release
 from clew.observe.hooks import tensors_in
 from clew.observe.watch import Backward, Forward, LossCall, ModuleCall, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._loss_graph import Key, inputs, key
@@ -173,7 +174,8 @@ class Study:
         self.told = number
         try:
             getattr(self, f"_{name}")(event)
-        except Exception as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
+        except BaseException as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
+            release(error)
             self.broken = f"the agent could not be followed: {type(error).__name__}: {error}"
 
     # --- events

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clew.observe.envs import patches_of
+from clew.observe.guard import release
 from clew.observe.patches import unframe
 from clew.observe.places import is_users, place_of
 from clew.observe.watches._training_values import held_by
@@ -99,7 +100,8 @@ def _around(held: weakref.ref[Exchanges], original: Any) -> Any:
         try:
             if exchanges is not None and exchanges.calls < CALLS and _is_whole(group):
                 exchanges.handed_over(given)
-        except Exception:  # noqa: BLE001  # the script comes first: what cannot be read is not followed
+        except BaseException as error:  # noqa: BLE001  # the script comes first: what cannot be read is not followed
+            release(error)
             exchanges = None
         try:
             return original(*args, **kwargs)

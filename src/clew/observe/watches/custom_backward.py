@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from clew.observe.guard import release
 from clew.observe.patches import Patches, original, unframe
 from clew.observe.places import is_users, shown
 from clew.observe.watch import Answer, Backward, Batch, OptimizerEvent, Saw, Watch, when_sampled
@@ -123,7 +124,8 @@ class CustomBackward(Watch):
         try:
             with self.recorder.quietly():
                 self._keep(kind, args if _has_setup(kind) else args[1:])
-        except Exception as error:  # noqa: BLE001  # the function goes unchecked, and the run goes on
+        except BaseException as error:  # noqa: BLE001  # the function goes unchecked, and the run goes on
+            release(error)
             self.refused[kind] = f"what it was given could not be kept: {type(error).__name__}: {error}"
 
     def _keep(self, kind: type, args: tuple[Any, ...]) -> None:

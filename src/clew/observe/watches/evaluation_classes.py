@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from clew.observe.envs import patches_of
+from clew.observe.guard import release
 from clew.observe.patches import unframe
 from clew.observe.places import users_place
 from clew.observe.recount import labels_of, one_for_each
@@ -191,6 +192,7 @@ def _tell(watch: EvaluationClasses, first: Any, second: Any) -> None:
     try:
         with watch.recorder.quietly():
             watch.compared(first, second)
-    except Exception as error:  # noqa: BLE001  # the script comes first; the answer says that it was not followed
+    except BaseException as error:  # noqa: BLE001  # the script comes first; the answer says that it was not followed
+        release(error)
         watch.answers = None
         watch.broken = f"a comparison could not be followed: {type(error).__name__}: {error}"

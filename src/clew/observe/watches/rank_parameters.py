@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from clew.observe.guard import release
 from clew.observe.ranks import EXCHANGED, GRADIENT, PARAMETER, PLACE, REPLICATED, TALK
 from clew.observe.watch import Answer, OptimizerEvent, Watch, when_sampled
 from clew.observe.watches._training_exchange import Exchanges
@@ -115,7 +116,8 @@ def _talk() -> float:
     try:
         groups: list[Any] = list(torch.distributed.distributed_c10d._world.pg_map)
         return float(sum(group._get_sequence_number_for_group() for group in groups))
-    except Exception:  # noqa: BLE001  # a backend without a count; nothing is concluded from NaN
+    except BaseException as error:  # noqa: BLE001  # a backend without a count; nothing is concluded from NaN
+        release(error)
         return math.nan
 
 

@@ -1,0 +1,102 @@
+"""What a watch raises ends in its answer; what a signal raises meanwhile ends in the script."""
+
+import signal
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clew.observe.hooks import watching
+from clew.observe.watch import Answer, Backward, Watch
+from clew.observe.watches.evaluation_classes import EvaluationClasses
+from clew.records.clue import Reading
+
+RAISED = (SystemExit, GeneratorExit, KeyboardInterrupt, RuntimeError)
+
+
+class Handled(Exception):
+    """What a handler of the script's raises."""
+
+
+class Object:
+    def __call__(self, number: int, frame: Any) -> None:
+        handler("", number, frame)
+
+
+def handler(word: str, number: int, frame: Any) -> None:
+    del word, number, frame
+    raise Handled
+
+
+@pytest.fixture
+def alarm() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGALRM, before[0])
+    signal.signal(signal.SIGINT, before[1])
+
+
+def watch_with(**methods: Any) -> type[Watch]:
+    held = {name: staticmethod(method) for name, method in methods.items()}
+    return type("Held", (Watch,), {"test": "event_order", "read": lambda _: Reading(held=1.0), **held})
+
+
+def train() -> None:
+    torch.autograd.backward(torch.zeros(1, requires_grad=True) * 2)
+
+
+@pytest.mark.parametrize("kind", RAISED)
+@pytest.mark.parametrize("where", ["__init__", "installed", "before_backward", "after_backward", "read"])
+def test_a_watch_that_raises_answers_with_it(tmp_path: Path, where: str, kind: type[BaseException]) -> None:
+    def fails(*_: Any) -> Answer:
+        raise kind("seven")
+
+    with watching(tmp_path, [watch_with(**{where: fails})]) as recorder:
+        train()
+        (answer,) = recorder.answers()
+    assert answer["unclear"] == f"its instrument failed: {kind.__name__}: seven"
+
+
+@pytest.mark.parametrize("kind", RAISED)
+def test_what_fails_inside_a_replaced_function_stays_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
+) -> None:
+    def fails(*_: Any) -> None:
+        raise kind
+
+    with watching(tmp_path, [EvaluationClasses]) as recorder:
+        recorder.watches[0].answers = torch.zeros(2)  # type: ignore[attr-defined]
+        monkeypatch.setattr(recorder, "quietly", fails)
+        assert torch.zeros(2).eq(torch.zeros(2)).all()
+
+
+@pytest.mark.usefixtures("alarm")
+@pytest.mark.parametrize("given", [partial(handler, "word"), Object(), Object().__call__])
+def test_what_a_signal_raises_while_a_watch_looks_reaches_the_script(tmp_path: Path, given: Any) -> None:
+    seen: list[Backward] = []
+
+    def rings(event: Backward) -> None:
+        seen.append(event)
+        signal.raise_signal(signal.SIGALRM)
+
+    signal.signal(signal.SIGALRM, given)
+    with watching(tmp_path, [watch_with(before_backward=rings)]) as recorder:
+        for _ in range(2):
+            with pytest.raises(Handled):
+                train()
+        assert "measured" in recorder.answers()[0]
+    assert len(seen) == 2
+
+
+@pytest.mark.usefixtures("alarm")
+def test_control_c_while_a_watch_looks_reaches_the_script(tmp_path: Path) -> None:
+    def rings(event: Backward) -> None:
+        del event
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with watching(tmp_path, [watch_with(after_backward=rings)]), pytest.raises(KeyboardInterrupt):
+        train()
