@@ -6,12 +6,15 @@ Only the command that was asked for is imported, so that `clew --help` starts as
 import gc
 import os
 import sys
-from argparse import ArgumentParser, HelpFormatter
+from argparse import SUPPRESS, ArgumentParser, HelpFormatter, Namespace, _SubParsersAction
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from clew import __version__
 from clew.errors import ClewError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 COMMANDS = {
     "run": "run a training script under observation and say what is wrong with it",
@@ -70,7 +73,18 @@ def build(words: list[str] | None = None) -> Parser:
             import_module(f"clew.cli.{name}").arguments(command)
         elif only[:1] == [name]:
             import_module(f"clew.cli.{name}").arguments(command, *only[1:])
+    brief(commands.choices.values())
     return parser
+
+
+def brief(parsers: "Iterable[ArgumentParser]") -> None:
+    """Every command, and every verb of one, has a short form."""
+    for parser in parsers:
+        verbs = [action.choices for action in parser._actions if isinstance(action, _SubParsersAction)]
+        words = "the result in at most 15 lines, and 2 KB of JSON"
+        parser.add_argument("--brief", action="store_true", default=SUPPRESS, help=words)
+        for choices in verbs:
+            brief(choices.values())
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -91,7 +105,7 @@ def main(argv: list[str] | None = None) -> int:
         if words[:1] == ["run"]:
             own, rest = import_module("clew.cli.run").split(words[1:])
             words = ["run", *own]
-        options = build(words).parse_args(words)
+        options = build(words).parse_args(words, Namespace(brief=False))
         options.rest = rest
         status: int = options.act(options)
         if sys.stdout is not None:

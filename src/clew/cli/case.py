@@ -6,12 +6,14 @@ from typing import Any
 
 from clew.app import cases, known
 from clew.cli import complete
-from clew.cli.output import ask, page, save, show
+from clew.cli.output import answer, ask, json_argument, page, show
 from clew.errors import ClewError
 from clew.records.clue import UNCLEAR, Value
 from clew.records.place import Place
 from clew.report import terminal
+from clew.report.html import case_html
 from clew.report.text import percent
+from clew.report.view import to_json
 
 
 def arguments(parser: ArgumentParser, only: str = "") -> None:
@@ -81,7 +83,7 @@ def _next(parser: ArgumentParser) -> None:
 
 def _show(parser: ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", help="write one self-contained page")
-    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(parser)
     _all_code(parser)
     _case(parser, act_show)
 
@@ -291,27 +293,18 @@ def act_next(options: Namespace) -> int:
     made = page()
     terminal.advice(seen, made)
     terminal.next_tests(seen, made, options.n)
-    show(made)
+    answer(options, made)
     return 0
 
 
 def act_show(options: Namespace) -> int:
     seen = cases.weighed(options.case, options.all_code)
-    if options.json:
-        from clew.records.exact import pretty
-        from clew.report.view import to_json
-
-        save(options.json, pretty(to_json(seen)))
-    if options.html:
-        from clew.report.html import case_html
-
-        save(options.html, case_html(seen))
-    show(terminal.case_page(seen, page()))
+    answer(options, terminal.case_page(seen, page()), lambda: to_json(seen), lambda: case_html(seen))
     return 1 if seen.verdict.word in ("fault", "suspect") and seen.case.closing is None else 0
 
 
 def act_log(options: Namespace) -> int:
-    show(terminal.log_page(cases.read(options.case), page()))
+    answer(options, terminal.log_page(cases.read(options.case), page()))
     return 0
 
 
@@ -338,7 +331,6 @@ def act_reopen(options: Namespace) -> int:
 
 
 def act_list(options: Namespace) -> int:
-    del options
     names, now = cases.names()
     made = page()
     if not names:
@@ -351,7 +343,7 @@ def act_list(options: Namespace) -> int:
             continue
         state = f"closed: {case.closing.cause}" if case.closing else f"{len(case.clues)} clues"
         made.say(f"{name}  {case.symptom} ({state})", 0, "* " if name == now else "  ")
-    show(made)
+    answer(options, made)
     return 0
 
 

@@ -5,7 +5,7 @@ import sys
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.output import save
+from clew.cli.output import answer, json_argument, laid_out, save
 from clew.errors import ClewError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     wild = verbs.add_parser("wild", help="public training scripts, and what clew says about them")
     wild.add_argument("--list", action="store_true", help="list them, with what clew said (the default)")
     wild.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these scripts or repositories")
-    wild.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(wild)
     wild.add_argument("--scripts", default="", metavar="FILE", help=SCRIPTS)
     wild.set_defaults(act=act_wild, folder="", jobs=1)
     tried = wild.add_subparsers(metavar="run").add_parser("run", help="run those whose repository is in a folder")
@@ -57,7 +57,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     tried.add_argument("--jobs", type=int, default=2, metavar="N", help="how many at a time (default 2)")
     tried.add_argument("--no-exams", action="store_true", help="only watch: make no experiments")
     tried.add_argument("--budget", type=int, default=20, metavar="S", help="seconds for exams after each run (20)")
-    tried.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(tried)
     # Given before or after `run`: the inner parser's own default would hide the outer one's value.
     tried.add_argument("--scripts", default=SUPPRESS, metavar="FILE", help=SCRIPTS)
     shown = verbs.add_parser("list", help="list the faults")
@@ -70,7 +70,7 @@ def _which(verb: ArgumentParser) -> None:
     verb.add_argument("--healthy", action="store_true", help="only the healthy programs")
     verb.add_argument("--seeds", type=int, default=1, metavar="N", help="how many seeds for each healthy program")
     verb.add_argument("--out", default="", metavar="DIR", help=OUT)
-    verb.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(verb)
 
 
 def folder_of(options: Namespace) -> str:
@@ -124,14 +124,11 @@ def kept(options: Namespace) -> "list[Record]":
 
 def show(options: Namespace, trials: "list[Trial]", ways: "dict[str, list[Trial]]") -> None:
     from clew.casebook import figures, pages, work
-    from clew.records.exact import pretty
 
     page = os.path.join(folder_of(options), "report.md")
     save(page, pages.markdown(trials, work.clew_digest(), ways))
-    if options.json:
-        save(options.json, pretty(figures.to_json(trials, ways)))
-    print(pages.text(trials, ways))
-    print(f"\nThe page: {os.path.relpath(page)}")
+    text = f"{pages.text(trials, ways)}\n\nThe page: {os.path.relpath(page)}"
+    answer(options, laid_out(text), lambda: figures.to_json(trials, ways))
 
 
 def tell(trial: "Trial", number: int, total: int) -> None:
@@ -182,7 +179,6 @@ def act_ablate(options: Namespace) -> int:
     from clew.casebook import ablate, fit, pages
     from clew.knowledge.base import FOLDER
     from clew.knowledge.schema import compile_folder
-    from clew.records.exact import pretty
 
     if options.jobs < 1:
         raise ClewError(f"--jobs takes a number from 1 on, not {options.jobs}.")
@@ -190,26 +186,27 @@ def act_ablate(options: Namespace) -> int:
     guesses = compile_folder(FOLDER, guessed=True)
     by_program, _, _ = fit.tables(records, guesses)
     parts = ablate.ablate(records, lambda name: by_program.get(name, guesses), options.jobs, _count)
-    print("\n".join(pages.columns(ablate.rows(parts))))
     met, unmet = (", ".join(names) or "none" for names in ablate.idle(parts))
-    print(f"\nNothing ever hung on these, which met causes that they name: {met}.")
-    print(f"Nothing hung on these either, which met no such cause: {unmet}.")
-    if options.json:
-        rows = [part._asdict() for part in parts]
-        save(options.json, pretty({"schema": "clew/1", "command": "casebook ablate", "parts": rows}))
+    lines = [
+        *pages.columns(ablate.rows(parts)),
+        "",
+        f"Nothing ever hung on these, which met causes that they name: {met}.",
+        f"Nothing hung on these either, which met no such cause: {unmet}.",
+    ]
+    rows = [part._asdict() for part in parts]
+    table = {"schema": "clew/1", "command": "casebook ablate", "parts": rows}
+    answer(options, laid_out("\n".join(lines)), lambda: table)
     return 0
 
 
 def act_limits(options: Namespace) -> int:
     from clew.casebook import limits, pages
     from clew.knowledge.base import load
-    from clew.records.exact import pretty
 
     found = limits.limits(kept(options), load())
-    print("\n".join(pages.columns(limits.rows(found))) if found else "No limit would tell much more elsewhere.")
-    if options.json:
-        rows = [limit._asdict() for limit in found]
-        save(options.json, pretty({"schema": "clew/1", "command": "casebook limits", "limits": rows}))
+    text = "\n".join(pages.columns(limits.rows(found))) if found else "No limit would tell much more elsewhere."
+    table = {"schema": "clew/1", "command": "casebook limits", "limits": [limit._asdict() for limit in found]}
+    answer(options, laid_out(text), lambda: table)
     return 0
 
 
@@ -220,7 +217,6 @@ def _count(number: int, total: int) -> None:
 
 def act_wild(options: Namespace) -> int:
     from clew.casebook import wild
-    from clew.records.exact import pretty
 
     scripts = wild.chosen(wild.scripts(options.scripts or wild.TABLE), options.only)
     found: wild.Found = [(script, None) for script in scripts]
@@ -230,15 +226,16 @@ def act_wild(options: Namespace) -> int:
                 raise ClewError(f"--{name} takes a number from 1 on, not {getattr(options, name)}.")
         budget = 0 if options.no_exams else options.budget
         found = wild.run_all(scripts, options.folder, options.jobs, budget, wild.say)
-    if options.json:
-        save(options.json, pretty(wild.to_json(found)))
-    print(wild.table(found))
+    answer(options, laid_out(wild.table(found)), lambda: wild.to_json(found))
     return 0
 
 
 def act_list(options: Namespace) -> int:
     from clew.casebook import tables
 
-    for item in tables.chosen(tables.faults(), options.only):
-        print(f"{item.id:<52}{item.cause:<32}{item.place:<9}{item.file}")
+    faults = tables.chosen(tables.faults(), options.only)
+    answer(
+        options,
+        laid_out("\n".join(f"{item.id:<52}{item.cause:<32}{item.place:<9}{item.file}" for item in faults)),
+    )
     return 0

@@ -1,18 +1,16 @@
 """`clew evidence`: is what an evidence map quotes really there, and how far does it carry the conclusions?"""
 
 import os
-import sys
 from argparse import ArgumentParser, Namespace
 
 from clew.app import maps
-from clew.cli.output import save
-from clew.report.text import use_colour, width
+from clew.cli.output import answer, json_argument, page, save
 
 
 def arguments(parser: ArgumentParser, _: str = "") -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs", required=True)
     check = verbs.add_parser("check", help="compare every quote with its source")
-    check.add_argument("--json", metavar="OUT", help="write the verdicts as JSON")
+    json_argument(check)
     check.set_defaults(act=act_check)
     tree = verbs.add_parser("show", help="print the tree of claims with credences")
     tree.add_argument("--svg", metavar="OUT", help="draw the map as SVG")
@@ -31,14 +29,13 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
 
 def act_check(options: Namespace) -> int:
     from clew.evidence import quotes, view
-    from clew.records.exact import pretty
 
     found = maps.check(options.file, options.sources)
-    if options.json:
-        save(options.json, pretty(quotes.to_json(found)))
-    print("\n".join(view.check_lines(found, width(sys.stdout), use_colour(sys.stdout))))
+    made = page()
+    made.lines = list(view.check_lines(found, made.columns, made.colour))
     if found.quotes and all(quote.verdict == "source_missing" for quote in found.quotes):
-        print("None of the cited files is there; say which folder they are in: --sources FOLDER")
+        made.line("None of the cited files is there; say which folder they are in: --sources FOLDER")
+    answer(options, made, lambda: quotes.to_json(found))
     return 0 if maps.sound(found) else 1
 
 
@@ -52,7 +49,9 @@ def act_show(options: Namespace) -> int:
     if options.html:
         title = str(document.front.get("title") or os.path.basename(document.name))
         save(options.html, draw.html(document, credences, title))
-    print("\n".join(tree_lines(document, credences, width(sys.stdout), use_colour(sys.stdout))))
+    made = page()
+    made.lines = list(tree_lines(document, credences, made.columns, made.colour))
+    answer(options, made)
     return 0
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from clew.app import exam
 from clew.app.times import seconds_of
 from clew.cli import complete
-from clew.cli.output import page, save, show
+from clew.cli.output import answer, json_argument, page, show
 from clew.report.exam_page import catalogue, ended_line, exam_page, plan_page
+from clew.report.html import case_html
 from clew.report.text import Page, width
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     domain.completer = complete.domains
     parser.add_argument("--keep", default="", metavar="FOLDER", help="write examples worth a look there")
     parser.add_argument("--quiet", action="store_true", help="print no plan and no progress")
-    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(parser)
     parser.add_argument("--html", metavar="FILE", help="write the report as one page")
     parser.set_defaults(act=act)
 
@@ -46,12 +47,12 @@ def act(options: Namespace) -> int:
         seconds_of(options.budget), tuple(options.only), options.domain, options.thorough, options.keep
     )
     if options.list and not options.target:
-        show(catalogue(exam.every_exam(), page()))
+        answer(options, catalogue(exam.every_exam(), page()))
         return 0
     opened = exam.open_target(options.target)
     planned = exam.plan(opened, request)
     if options.list:
-        show(plan_page(exam.plan_facts(opened, request, planned), page()))
+        answer(options, plan_page(exam.plan_facts(opened, request, planned), page()))
         return 0
     if not options.quiet:
         show(plan_page(exam.plan_facts(opened, request, planned), page()))
@@ -60,15 +61,8 @@ def act(options: Namespace) -> int:
     done = exam.make(opened, request, planned, line)
     if line is not None:
         line.clear()
-    if options.json:
-        from clew.records.exact import pretty
-
-        save(options.json, pretty(exam.to_json(done)))
-    if options.html:
-        from clew.report.html import case_html
-
-        save(options.html, case_html(done.seen))
-    show(exam_page(done.seen, exam.facts(done), page()))
+    made = exam_page(done.seen, exam.facts(done), page())
+    answer(options, made, lambda: exam.to_json(done), lambda: case_html(done.seen))
     if done.seen.verdict.word in ("fault", "suspect"):
         return 1
     return 130 if done.examined.interrupted else 0

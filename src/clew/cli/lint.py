@@ -4,7 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from clew.app import lint
-from clew.cli.output import page, save, show
+from clew.cli.output import answer, page, save
 from clew.errors import ClewError, did_you_mean
 
 FORMATS = ("text", "json", "sarif", "github")
@@ -36,7 +36,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
 
 def act(options: Namespace) -> int:
     if options.rules or options.explain:
-        return tell(options.explain)
+        return tell(options)
     if options.format not in FORMATS:
         close = did_you_mean(options.format, FORMATS) or "."
         raise ClewError(f"there is no format {options.format!r} among {', '.join(FORMATS)}{close}")
@@ -104,14 +104,18 @@ def output(options: Namespace, looked: lint.Looked, fixed: int) -> None:
         if options.output:
             save(options.output, f"{made}\n")
         else:
-            show(made)
+            answer(options, made)
         return
     if options.format == "github":
         text = formats.github(result)
     else:
         import json
 
-        table = formats.to_json(result) if options.format == "json" else formats.sarif(result, load())
+        table: object = formats.to_json(result) if options.format == "json" else formats.sarif(result, load())
+        if options.brief and options.format == "json":
+            from clew.report import brief
+
+            table = brief.table(table)
         text = json.dumps(table, indent=2, ensure_ascii=False)
     if options.output:
         save(options.output, f"{text}\n")
@@ -129,12 +133,11 @@ def differences(done: lint.Mended) -> int:
     return 1 if done.changed else 0
 
 
-def tell(code: str | None) -> int:
+def tell(options: Namespace) -> int:
     from clew.lint.registry import load
     from clew.lint.show import explained
 
-    rules = load()
-    made = page()
+    code, rules, made = options.explain, load(), page()
     if code is None:
         for rule in rules.values():
             made.line(f"{rule.code}  {rule.name:<38}{rule.confidence:<9}{rule.cause}")
@@ -145,5 +148,5 @@ def tell(code: str | None) -> int:
             close = did_you_mean(code, [*rules, *named]) or "."
             raise ClewError(f"there is no rule {code!r} among those of clew lint --rules{close}")
         explained(found, made)
-    show(made)
+    answer(options, made)
     return 0

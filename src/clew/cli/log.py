@@ -5,8 +5,9 @@ from typing import Any
 
 from clew.app import logs
 from clew.cli import complete
-from clew.cli.output import page, save, show
+from clew.cli.output import answer, json_argument, page
 from clew.errors import ClewError
+from clew.report.html import case_html
 from clew.report.log_page import log_page
 
 
@@ -19,7 +20,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     domain.completer = complete.domains
     words = "how many classes the model tells apart: gives guessing its loss and its accuracy"
     parser.add_argument("--classes", type=int, default=0, metavar="N", help=words)
-    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(parser)
     parser.add_argument("--html", metavar="FILE", help="write the report as one page")
     parser.set_defaults(act=act)
 
@@ -28,13 +29,6 @@ def act(options: Namespace) -> int:
     if options.classes < 0 or options.classes == 1:
         raise ClewError(f"--classes takes a number of classes, two or more, not {options.classes}.")
     done = logs.read(options.files, options.domain, options.classes)
-    if options.json:
-        from clew.records.exact import pretty
-
-        save(options.json, pretty(logs.to_json(done)))
-    if options.html:
-        from clew.report.html import case_html
-
-        save(options.html, case_html(done.seen))
-    show(log_page(done.seen, logs.facts(done), page()))
+    made = log_page(done.seen, logs.facts(done), page())
+    answer(options, made, lambda: logs.to_json(done), lambda: case_html(done.seen))
     return 1 if done.seen.verdict.word in ("fault", "suspect") else 0

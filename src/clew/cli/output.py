@@ -2,6 +2,9 @@
 
 import os
 import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from typing import Any
 
 from clew.errors import ClewError
 from clew.report.text import Page, use_colour, width
@@ -11,8 +14,43 @@ def page() -> Page:
     return Page(width(sys.stdout), use_colour(sys.stdout))
 
 
+def laid_out(text: str) -> Page:
+    """Text that has its lines already."""
+    made = page()
+    made.lines = text.splitlines()
+    return made
+
+
 def show(made: Page) -> None:
     print(made)
+
+
+def json_argument(parser: ArgumentParser) -> None:
+    words = "write the machine-readable result; - prints it as the last line of the output"
+    parser.add_argument("--json", metavar="FILE", help=words)
+
+
+def answer(
+    options: Namespace, made: Page, table: Callable[[], Any] | None = None, html: Callable[[], str] | None = None
+) -> None:
+    """Hand over what a command found: the files that were asked for, then the report, and last the line of JSON."""
+    to_file = table is not None and options.json
+    full = table() if table is not None and (to_file or options.brief) else None
+    if options.brief or to_file:
+        from clew.records import exact
+        from clew.report import brief
+
+        made = brief.page(full, made) if options.brief else made
+        if options.brief:
+            full = brief.table(full)
+        if to_file and options.json != "-":
+            save(options.json, exact.pretty(full))
+    if html is not None and options.html:
+        save(options.html, html())
+    if not getattr(options, "quiet", False):
+        show(made)
+    if to_file and options.json == "-":
+        print(exact.dumps(full))
 
 
 def save(path: str, text: str) -> None:

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 
 from clew.app import run
 from clew.app.times import seconds_of
-from clew.cli.output import page, save, show
+from clew.cli.output import answer, json_argument, page
 from clew.errors import ClewError
 from clew.report.run_page import run_page
 
@@ -35,7 +35,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument("--keep-capture", action="store_true", help="keep the captured step for clew exam RUN")
     parser.add_argument("--all", action="store_true", help="list every check, in order or not made")
     parser.add_argument("--quiet", action="store_true", help="print no progress and no report")
-    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(parser)
     parser.add_argument("--html", metavar="FILE", help="write the report as one page")
     parser.add_argument("--fail-on", choices=("fault", "suspect"), help="exit with 1 when the verdict is that or worse")
     parser.set_defaults(act=act)
@@ -67,15 +67,10 @@ def act(options: Namespace) -> int:
         options.keep_capture,
     )
     done = run.run(words, module, launcher, how)
-    if options.json:
-        from clew.records.exact import pretty
-
-        save(options.json, pretty(run.to_json(done)))
-    if options.html:
-        save(options.html, run.page(done))
     if not options.quiet:
         print()
-        show(run_page(done.seen, run.facts(done), page(), options.all))
+    made = run_page(done.seen, run.facts(done), page(), options.all)
+    answer(options, made, lambda: run.to_json(done), lambda: run.page(done))
     worse = {"fault": ("fault",), "suspect": ("fault", "suspect"), None: ()}[options.fail_on]
     if done.seen.verdict.word in worse:
         return 1

@@ -9,7 +9,7 @@ from clew.app import runs
 from clew.archive.again import Plan
 from clew.archive.compare import Change, Difference, MetricChange
 from clew.archive.model import Record
-from clew.cli.output import page, save, show
+from clew.cli.output import answer, json_argument, page, show
 from clew.report.text import BOLD, DIM, GREEN, RED, YELLOW, Page, number, seconds
 
 COLOURS = {"fault": RED, "suspect": YELLOW, "healthy": GREEN, "interrupted": YELLOW, "running": GREEN}
@@ -47,7 +47,7 @@ def _ids(prefix: str, **_: Any) -> list[str]:
 def _diff(parser: ArgumentParser) -> None:
     run_argument(parser, "a", "A")
     run_argument(parser, "b", "B")
-    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(parser)
     parser.set_defaults(act=act_diff)
 
 
@@ -86,7 +86,7 @@ def act_list(options: Namespace) -> int:
         made.say(f"{found.more} more; -n 0 shows all.", 0, "", DIM)
     for remark in found.remarks:
         made.say(remark, 0, "! ", YELLOW)
-    show(made)
+    answer(options, made)
     return 0
 
 
@@ -128,11 +128,7 @@ def plain(text: str) -> str:
 
 def act_diff(options: Namespace) -> int:
     found = runs.difference(options.a, options.b)
-    if options.json:
-        from clew.records.exact import pretty
-
-        save(options.json, pretty(runs.difference_json(found)))
-    show(difference_page(found, page()))
+    answer(options, difference_page(found, page()), lambda: runs.difference_json(found))
     return 0 if found.same_input and found.same_outcome else 1
 
 
@@ -274,7 +270,7 @@ def act_gc(options: Namespace) -> int:
         made.say(f"{len(done.running)} running: left alone.", 0, "", DIM)
     for remark in done.remarks:
         made.say(remark, 0, "! ", YELLOW)
-    show(made)
+    answer(options, made)
     return 0
 
 

@@ -4,12 +4,13 @@ import math
 import re
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable
 from typing import Any
 
 from clew.app import runs
 from clew.archive.files import Damage
 from clew.archive.model import OUTPUT
-from clew.cli.output import page, save, show
+from clew.cli.output import answer, json_argument, laid_out, page
 from clew.cli.runs import COLOURS, plain, run_argument, size
 from clew.records.place import Place
 from clew.records.trace import Series
@@ -26,40 +27,38 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     what.add_argument("--output", action="store_true", help="what it printed")
     what.add_argument("--metrics", metavar="NAME", help="one quantity by step; NAME/PART for one module or parameter")
     what.add_argument("--code", nargs="?", const="", metavar="FILE", help="the source files it used, or one of them")
-    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(parser)
     parser.add_argument("--html", metavar="FILE", help="write its HTML report")
     parser.set_defaults(act=act)
 
 
 def act(options: Namespace) -> int:
-    if options.html:
-        save(options.html, runs.page(options.run))
     if options.output:
-        return _output(options.run)
+        return _output(options)
     if options.metrics is not None:
-        show(_series_page(runs.series(options.run, options.metrics), page()))
+        answer(options, _series_page(runs.series(options.run, options.metrics), page()))
         return 0
     if options.code:
-        _, text = runs.source(options.run, options.code)
-        sys.stdout.write(_harmless(text))
+        _raw(options, [runs.source(options.run, options.code)[1]])
         return 0
     inside = runs.look(options.run)
-    if options.json:
-        from clew.records.exact import pretty
-
-        save(options.json, pretty(runs.look_json(inside)))
-    if options.code is not None:
-        show(_code_page(inside, page()))
-        return 0
-    show(run_page(inside, page()))
-    return 1 if inside.record.verdict in ("fault", "suspect") else 0
+    made = _code_page(inside, page()) if options.code is not None else run_page(inside, page())
+    answer(options, made, lambda: runs.look_json(inside), lambda: runs.page(options.run))
+    return 1 if options.code is None and inside.record.verdict in ("fault", "suspect") else 0
 
 
-def _output(name: str) -> int:
+def _raw(options: Namespace, texts: Iterable[str]) -> None:
+    if options.brief:
+        answer(options, laid_out("".join(_harmless(text) for text in texts)))
+        return
+    for text in texts:
+        sys.stdout.write(_harmless(text))
+
+
+def _output(options: Namespace) -> int:
     """As it was printed, both streams together. A terminal gets its colours, and nothing else that could move it."""
     damage = Damage()
-    for said in runs.printed(name, damage):
-        sys.stdout.write(_harmless(said.text))
+    _raw(options, (said.text for said in runs.printed(options.run, damage)))
     for remark in damage.remarks(OUTPUT):
         print(f"clew: {remark}", file=sys.stderr)
     return 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from clew.app import sweep
 from clew.cli import sweep_battery, sweep_run
-from clew.cli.output import page, save, show
+from clew.cli.output import answer, json_argument, page
 from clew.errors import ClewError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _plan(parser: ArgumentParser) -> None:
     parser.add_argument("--effect", type=float, default=None, metavar="X", help=words)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (1)")
     parser.add_argument("--trial", action="store_true", help="make the first run now, to measure its time")
-    parser.add_argument("--json", metavar="FILE", help="write the machine-readable plan")
+    json_argument(parser)
     parser.set_defaults(act=plan)
 
 
@@ -43,7 +43,7 @@ def _collect(parser: ArgumentParser) -> None:
     parser.add_argument("sources", nargs="+", metavar="SOURCE", help=words)
     parser.add_argument("--into", default="runs.parquet", metavar="FILE", help="the cache (runs.parquet)")
     parser.add_argument("--all", action="store_true", help="read everything again, not only what is new")
-    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(parser)
     parser.set_defaults(act=collect)
 
 
@@ -53,17 +53,15 @@ def collect(options: Namespace) -> int:
 
     for remark in done.remarks:
         print(f"note: {remark}", file=sys.stderr)
-    if options.json:
-        from clew.records.exact import pretty
-
-        save(options.json, pretty(sweep.collected_json(done, options.into)))
+    made = page()
     for source in done.sources:
         if not source.failed:
             older = ", the rest is older than the last look" if source.since else ""
-            print(f"{source.source} ({source.kind}): {_runs(source.runs)} read{older}")
+            made.line(f"{source.source} ({source.kind}): {_runs(source.runs)} read{older}")
     renewed = f", {done.renewed} renewed" if done.renewed else ""
     before = f"; last filled {ago(done.before)}" if done.before else ""
-    print(f"{options.into}: {_runs(done.new)} new{renewed}; {done.total} in all, {done.points} points{before}")
+    made.line(f"{options.into}: {_runs(done.new)} new{renewed}; {done.total} in all, {done.points} points{before}")
+    answer(options, made, lambda: sweep.collected_json(done, options.into))
     return 1 if done.remarks else 0
 
 
@@ -78,13 +76,10 @@ def plan(options: Namespace) -> int:
     if options.trial and facts.run_seconds is None:
         took = sweep.trial(options.file)
         facts = sweep.plan(options.file, options.price_per_hour, options.pilot, options.effect, options.jobs, took)
-    if options.json:
-        from clew.records.exact import pretty
-
-        save(options.json, pretty({"schema": "clew/1", "command": "sweep plan", **facts._asdict()}))
     from clew.report.sweep_plan_page import plan_page
 
-    show(plan_page(facts, page()))
+    table = {"schema": "clew/1", "command": "sweep plan", **facts._asdict()}
+    answer(options, plan_page(facts, page()), lambda: table)
     return 0
 
 
@@ -107,7 +102,7 @@ def _choice(parser: ArgumentParser) -> None:
     parser.add_argument("--seed-by", default="", metavar="COLUMN", help="the column that names the seed (seed)")
     parser.add_argument("--group-by", default="", metavar="COLUMN", help="the column that names the group (group)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of clew's own random draws (0)")
-    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(parser)
 
 
 def _importance(parser: ArgumentParser) -> None:
@@ -126,11 +121,7 @@ def importance(options: Namespace) -> int:
     from clew.report.sweep_search_page import search_page
 
     view = sweep_more.search(options.runs, _request(options, ""), tuple(options.param))
-    if options.json:
-        from clew.records.exact import pretty
-
-        save(options.json, pretty(sweep_more.search_json(view)))
-    show(search_page(view, page()))
+    answer(options, search_page(view, page()), lambda: sweep_more.search_json(view))
     return 0
 
 
@@ -153,15 +144,8 @@ def _request(options: Namespace, param: str) -> "Request":
 def judge(options: Namespace) -> int:
     sweep.needs_numpy()
     view = sweep.judge(options.runs, _request(options, options.param))
-    if options.json:
-        from clew.records.exact import pretty
-
-        save(options.json, pretty(sweep.to_json(view)))
-    if options.html:
-        from clew.report.sweep_html import sweep_html
-
-        save(options.html, sweep_html(view))
+    from clew.report.sweep_html import sweep_html
     from clew.report.sweep_page import sweep_page
 
-    show(sweep_page(view, page()))
+    answer(options, sweep_page(view, page()), lambda: sweep.to_json(view), lambda: sweep_html(view))
     return 1 if sweep.bad(view) else 0

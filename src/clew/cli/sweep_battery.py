@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from clew.cli import sweep_run
-from clew.cli.output import page, save, show
+from clew.cli.output import answer, json_argument, page
 
 
 def arguments(parser: ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def arguments(parser: ArgumentParser) -> None:
     words = "make no run: compare the runs of the latest group, or of --group"
     parser.add_argument("--no-run", action="store_true", help=words)
     sweep_run.engine(parser)
-    parser.add_argument("--json", metavar="FILE", help="write the machine-readable result")
+    json_argument(parser)
     parser.set_defaults(act=battery)
 
 
@@ -33,9 +33,5 @@ def battery(options: Namespace) -> int:
     view = sweep_more.battery(made, group)
     if options.keep:
         view = sweep_more.keep(made, view)
-    if options.json:
-        from clew.records.exact import pretty
-
-        save(options.json, pretty(sweep_more.battery_json(view)))
-    show(battery_page(view, page()))
+    answer(options, battery_page(view, page()), lambda: sweep_more.battery_json(view))
     return 1 if view.verdict in ("regressed", "crashed_runs") else 0

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from clew.app import known
-from clew.cli.output import page, save, show
+from clew.cli.output import answer, json_argument, page
 from clew.errors import ClewError, did_you_mean
 from clew.knowledge import load
 from clew.knowledge.search import SHELVES, everything
@@ -20,7 +20,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument(
         "--list", nargs="?", const="", metavar="KIND", help="list a family of causes, or tests, claims, …"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the entry as JSON")
+    json_argument(parser)
     parser.set_defaults(act=act)
 
 
@@ -31,7 +31,7 @@ def act(options: Namespace) -> int:
         if options.list and options.list not in kinds:
             hint = did_you_mean(options.list, kinds) or f"; there are: {', '.join(dict.fromkeys(kinds))}."
             raise ClewError(f"there is no kind {options.list!r}{hint}")
-        show(why.list_page(knowledge, options.list, page()))
+        answer(options, why.list_page(knowledge, options.list, page()))
         return 0
     query = " ".join(options.what).strip()
     if not query:
@@ -40,14 +40,12 @@ def act(options: Namespace) -> int:
         hits = known.search(query)
         exact = [hit for hit in hits if hit.id == query]
         if hits and not exact:
-            show(why.hits_page(query, hits, page()))
+            rows = [{"kind": hit.shelf, "id": hit.id} for hit in hits]
+            table = {"schema": "clew/1", "command": "why", "query": query, "hits": rows}
+            answer(options, why.hits_page(query, hits, page()), lambda: table)
             return 0
     found = known.why(query)
     tests = known.tests_on(knowledge, found.id) if found.shelf == "cause" else []
-    show(why.entry_page(knowledge, found, tests, page()))
-    if options.json:
-        from clew.records.exact import pretty
-
-        table = {"schema": "clew/1", "command": "why", "kind": found.shelf, "entry": found.entry._asdict()}
-        save(options.json, pretty(table))
+    table = {"schema": "clew/1", "command": "why", "kind": found.shelf, "entry": found.entry._asdict()}
+    answer(options, why.entry_page(knowledge, found, tests, page()), lambda: table)
     return 0

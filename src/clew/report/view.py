@@ -138,6 +138,7 @@ def to_json(seen: CaseView) -> dict[str, Any]:
         "schema": "clew/1",
         "command": "case show",
         "verdict": seen.verdict.word,
+        "says": seen.verdict.says,
         "causes": causes_json(seen),
         "unknown": seen.weighing.unknown,
         "clues": [
@@ -147,6 +148,7 @@ def to_json(seen: CaseView) -> dict[str, Any]:
         "next": [
             {
                 "test": choice.test,
+                "says": seen.knowledge.tests[choice.test].how,
                 "gain_bits": choice.gain,
                 "cost_s": choice.cost,
                 "predictions": {cause: outcome for cause, outcome, _ in choice.predictions},
