@@ -33,7 +33,7 @@ def test_a_case_from_symptom_to_close(opened: Clew) -> None:
     assert opened("case", "clue", "metric_at_chance", "at_chance").status == 0
     first = opened("case", "next")
     assert first.status == 0
-    assert "Look next" in first.out
+    assert "Next observation" in first.out
     assert "clew case clue" in first.out
     assert opened("case", "clue", "loss_stuck_from_start", "stuck").status == 0
     said = opened("case", "clue", "loss_input_kind", "probabilities_into_logit_loss", "--at", "train.py:41")
@@ -42,7 +42,7 @@ def test_a_case_from_symptom_to_close(opened: Clew) -> None:
     assert report.status == 1, "something was found"
     assert "FAULT" in report.out
     assert "loss.double_softmax at train.py:41" in report.out
-    assert "Check loss.double_softmax, then mend it" in report.out
+    assert "Check loss.double_softmax, then fix it" in report.out
     refused = opened("case", "close", "--cause", "loss.double_softmax")
     assert refused.status == 2
     assert "the observation that no longer reproduces" in refused.err

@@ -145,7 +145,7 @@ def test_json_follows_the_contract(log: Clew) -> None:
 def test_the_report_says_what_was_understood(log: Clew) -> None:
     said = log(str(LOGS / "lightning_overfit.csv"))
     out = said.out
-    parts = [out.index(part) for part in ("taken for", "SUSPECT", "\nSeen\n", "What it may be", "worth their cost")]
+    parts = [out.index(part) for part in ("taken for", "SUSPECT", "\nSeen\n", "Possible causes", "best value first")]
     assert parts == sorted(parts)
     rows = [" ".join(line.split()) for line in out.splitlines()]
     assert "train_loss_step train loss 200 0.09135" in rows
@@ -194,7 +194,7 @@ def test_files_of_one_run_and_of_several(log: Clew) -> None:
     assert next(clue for clue in clues if clue["test"] == "loss_nonfinite")["where"] == [
         {"step": 251, "run": "nan.csv"}
     ]
-    assert "Taken for 2 runs" in log("train.csv", "nan.csv").out
+    assert "Read as 2 runs" in log("train.csv", "nan.csv").out
 
 
 def test_a_folder_is_searched(log: Clew) -> None:

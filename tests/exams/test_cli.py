@@ -231,7 +231,7 @@ def test_a_fault_ends_with_1_and_the_files_say_the_same(folder: Path, clew: Clew
     assert said.status == 1
     assert said.out.index("In this order") < said.out.index("FAULT  given:mixes: 4 exams in")
     assert "module last: examples of one batch influence each other" in said.out
-    assert "In order (" in said.out
+    assert "Passed (" in said.out
     assert [line.split()[0] for line in said.err.splitlines() if line[2:3] != " "] == list(CHEAP)
     table = json.loads((folder / "out.json").read_text())
     assert (table["schema"], table["command"], table["verdict"]) == ("clew/1", "exam", "fault")

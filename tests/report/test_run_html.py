@@ -139,12 +139,12 @@ def fault() -> Any:
 
 
 def test_the_page_is_in_the_order_of_a_report(fault: Any) -> None:
-    starts = ["Found", "If that is not it", "Next observation", "Plots", "Checked", "Not observed", "The run"]
+    starts = ["Found", "If that is not it", "Next observation", "Plots", "Checked", "Could not run", "The run"]
     found = headings(fault)
     assert len(found) == len(starts)
     assert all(heading.startswith(start) for heading, start in zip(found, starts, strict=True))
     verdict = fault.find(".//div[@class='verdict fault']")
-    assert words(verdict).startswith("FAULT The mechanism was seen. train.py:6:")
+    assert words(verdict).startswith("FAULT One fault was observed directly. train.py:6:")
 
 
 def test_a_finding_quotes_its_line_underlined_with_two_lines_around(fault: Any) -> None:
@@ -176,7 +176,7 @@ def test_hypotheses_name_what_speaks_for_and_against_them() -> None:
         clue("gradient_by_depth", "even"),
     )
     page = parsed(run_html(seen, FACTS, RUN, source))
-    part = section(page, "What it may be")
+    part = section(page, "Possible causes")
     cards = {words(card.find(".//code")): words(card) for card in part.iter("div") if card.get("class") == "card"}
     assert set(cards) == {item.cause for item in seen.explanations}
     assert re.search(r"for it update_ratio: tiny \(\+\d\.\d bits\)", cards["hp.lr_too_low"])
@@ -191,8 +191,8 @@ def test_hypotheses_name_what_speaks_for_and_against_them() -> None:
 
 
 def test_every_check_is_listed_once_by_how_it_came_out(fault: Any) -> None:
-    checked, missed = section(fault, "Checked"), section(fault, "Not observed")
-    assert "In order (3)" in words(checked)
+    checked, missed = section(fault, "Checked"), section(fault, "Could not run")
+    assert "Passed (3)" in words(checked)
     for test in ("event_order", "update_ratio", "gradient_by_depth"):
         assert f"{test}:" in words(checked)
     assert "The model has no tanh or sigmoid." in words(missed)
@@ -204,7 +204,7 @@ def test_every_check_is_listed_once_by_how_it_came_out(fault: Any) -> None:
 def test_troubles_and_remarks_are_not_kept_back() -> None:
     facts = FACTS._replace(troubles=("the progress line could not be written",), status=1, processes=2)
     page = parsed(run_html(seen_by(*PASSED, remarks=("no optimiser step was seen",)), facts, RUN, source))
-    text = words(section(page, "Not observed"))
+    text = words(section(page, "Could not run"))
     assert "The progress line could not be written." in text
     assert "No optimiser step was seen." in text
     header = words(page.find(".//header"))
@@ -282,7 +282,7 @@ def test_other_numbers_are_drawn_too_and_never_dropped_silently() -> None:
 def test_a_healthy_run_says_so_and_claims_no_more() -> None:
     page = parsed(run_html(seen_by(*PASSED), FACTS, RUN, source))
     assert words(page.find(".//div[@class='verdict healthy']")).startswith("HEALTHY")
-    assert headings(page)[0].startswith("What cannot be excluded")
+    assert headings(page)[0].startswith("Not ruled out")
 
 
 HOSTILE = '</pre></title></style><script>alert("x")</script><img src=x onerror=alert(1)>\'"&\x00\x1b[31m\ud800\u202e'

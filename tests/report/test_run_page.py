@@ -51,8 +51,8 @@ def test_a_sound_run_needs_four_lines() -> None:
     assert lines[1:] == [
         "HEALTHY  train.py: 40 steps in 8 s",
         "",
-        "3 checks in order, 1 could not be made (--all lists them).",
-        "Kept in .clew/runs/x, with the report as a page.",
+        "3 checks passed, 1 could not run (--all lists them).",
+        "Run and HTML report saved in .clew/runs/x.",
     ]
 
 
@@ -69,8 +69,8 @@ def test_the_place_comes_first_then_the_line_then_what_was_seen() -> None:
     assert "  read: part0.csv (pandas, 8 rows), part1.csv (pandas, 8 rows), part2.csv" in text
     assert "and 2 more." in text
     assert "o.pt" not in text
-    assert "Also seen, perhaps as a consequence: gradient_explodes explodes." in lines
-    assert "What it may be" not in text
+    assert "Also seen, possibly consequences: gradient_explodes explodes." in lines
+    assert "Possible causes" not in text
 
 
 def test_a_figure_that_the_sentence_says_is_not_repeated() -> None:
@@ -80,7 +80,7 @@ def test_a_figure_that_the_sentence_says_is_not_repeated() -> None:
 
 def test_without_a_finding_the_signs_come_before_the_guesses() -> None:
     text = page(*PASSED, EXPLODES, clue("loss_nonfinite", "seen", nonfinite_share=0.5))
-    order = [text.index(part) for part in ("SUSPECT", "\nSeen\n", "\nWhat it may be\n", "worth their cost")]
+    order = [text.index(part) for part in ("SUSPECT", "\nSeen\n", "\nPossible causes\n", "best value first")]
     assert order == sorted(order)
     assert "(gradient_explodes, largest over early median" in " ".join(text.split())
     assert "  - step 5: " in text
@@ -88,7 +88,7 @@ def test_without_a_finding_the_signs_come_before_the_guesses() -> None:
 
 def test_everything() -> None:
     text = page(*PASSED, NONFINITE, EXPLODES, everything=True)
-    order = [text.index(part) for part in ("\nSeen\n", "\nIn order (2)\n", "\nNot observed (1)\n", "\nRead: part0.csv")]
+    order = [text.index(part) for part in ("\nSeen\n", "\nPassed (2)\n", "\nCould not run (1)\n", "\nRead: part0.csv")]
     assert order == sorted(order)
     assert "loss_sign (no loss)" in text
     assert "--all" not in text

@@ -237,7 +237,7 @@ def _verdict(seen: CaseView) -> Verdict:
     tests = seen.knowledge.tests
     signs = [held for held in seen.weighing.clues if held.kind == "seen" and tests[held.test].role == "symptom"]
     if seen.verdict.word == "healthy" and any(telling(tests[held.test], held.outcome) for held in signs):
-        return Verdict("suspect", "What was seen may well be no fault.")
+        return Verdict("suspect", "The symptoms may well be harmless.")
     return seen.verdict
 
 
@@ -251,7 +251,7 @@ def _remark(log: Log) -> str:
     names = ", ".join(
         f"{held.source} as {held.role} ({held.points})" for held in log.understood if held.role != "other"
     )
-    return f"{log.path} was read as {log.format}: {names or 'nothing that clew has a meaning for'}"
+    return f"{log.path} was read as {log.format}: {names or 'nothing that clew recognises'}"
 
 
 def facts(done: Read) -> LogFacts:

@@ -33,7 +33,7 @@ def answered(
     known = test.outcome(outcome)
     if known is None:
         given = outcome or ", ".join(f"{name} {value}" for name, value in measured)
-        return unclear(test, f"{given} is no outcome that this test knows", source, reproduce)
+        return unclear(test, f"{given} is not an outcome of this test", source, reproduce)
     return Clue(
         test=test.id,
         outcome=outcome,

@@ -85,7 +85,7 @@ def advise(
     made = {clue.test: held.kind for clue, held in zip(given, weighing.clues, strict=True)}
     for finding in weighing.findings:
         cause = knowledge.causes[finding.cause]
-        return Advice("mend", f"{cause.refute} If it stands: {cause.mend}", cause.refute_test, cause.id)
+        return Advice("mend", f"{cause.refute} If that does not rule it out: {cause.mend}", cause.refute_test, cause.id)
     lead = weighing.shares[0]
     passed = lead.credence > LOCALISED and lead.cause in knowledge.causes
     if passed and not is_null(knowledge, lead.cause):
@@ -110,7 +110,7 @@ def _on_a_lead(knowledge: Knowledge, name: str, made: dict[str, str]) -> Advice:
         open_checks = [test for test in CORRECTNESS if test not in made]
         if open_checks:
             test = knowledge.tests[open_checks[0]]
-            says = f"Before any hyper-parameter is touched, show that the code is right: {test.how}"
+            says = f"Before tuning any hyper-parameter, show that the code is correct: {test.how}"
             return Advice("observe", says, test.id, cause.id)
     return Advice("mend", cause.mend, "", cause.id)
 
@@ -120,7 +120,7 @@ def _compare(knowledge: Knowledge, domain: str) -> Advice:
     general = [held for held in knowledge.references.values() if "general" in held.domains]
     references = tuple((fitting or general)[:3])
     says = (
-        "Two looks have localised nothing. Stop guessing and compare with an implementation that works: "
-        "the mathematics, the values on the same batch, the unwritten tricks, and the settings it uses."
+        "Two checks have localised nothing. Stop guessing and compare with an implementation that works: "
+        "the equations, the values on the same batch, the undocumented tricks and the settings."
     )
     return Advice("compare", says, "reference_diff", "", references)

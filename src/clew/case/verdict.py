@@ -23,21 +23,23 @@ def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
     passed = [held for held in weighing.clues if held.kind == "absent" and held.weight > 0.0]
     if weighing.findings:
         count = len(weighing.findings)
-        return Verdict("fault", "The mechanism was seen." if count == 1 else f"{count} mechanisms were seen.")
+        return Verdict(
+            "fault", "One fault was observed directly." if count == 1 else f"{count} faults were observed directly."
+        )
     lead = weighing.shares[0]
     if lead.credence > LOCALISED and not is_null(knowledge, lead.cause) and seen:
-        return Verdict("fault", "One explanation stands out; its mechanism has not been seen yet.")
+        return Verdict("fault", "One explanation stands out; the fault itself has not been observed yet.")
     if seen and lead.cause == "none.healthy" and _sound(knowledge, weighing) and len(passed) >= ENOUGH:
         # Of fifty checks on a sound run one or two come out odd: the weighing says whether that means anything.
-        return Verdict("healthy", f"{len(passed)} checks passed; what else was seen fits a sound run.")
+        return Verdict("healthy", f"{len(passed)} checks passed; the other observations are usual in sound runs.")
     if seen:
         if lead.credence > LOCALISED:
-            return Verdict("suspect", "What was seen may well be no fault.")
-        return Verdict("suspect", "Something is wrong, and no single cause stands out yet.")
+            return Verdict("suspect", "The symptoms may well be harmless.")
+        return Verdict("suspect", "There are symptoms of a fault, and no single cause stands out yet.")
     if len(passed) >= ENOUGH:
-        return Verdict("healthy", f"All {len(passed)} checks that were made passed.")
-    made = f"only {len(passed)} passed check{'s' * (len(passed) != 1)}" if passed else "nothing yet"
-    return Verdict("undecided", f"Too little was observed to say: {made}.")
+        return Verdict("healthy", f"All {len(passed)} checks that ran passed.")
+    made = f"only {len(passed)} check{'s' * (len(passed) != 1)} passed" if passed else "no check ran"
+    return Verdict("undecided", f"Too little was observed for a verdict: {made}.")
 
 
 def _sound(knowledge: Knowledge, weighing: Weighing) -> bool:

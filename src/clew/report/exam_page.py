@@ -45,7 +45,7 @@ class ExamFacts(NamedTuple):
 
 def catalogue(lines: list[PlanLine], page: Page) -> Page:
     """All exams there are."""
-    page.say(f"{len(lines)} exams; on a small network each takes about so long.", 0, "", DIM)
+    page.say(f"{len(lines)} exams, with the time each takes on a small network.", 0, "", DIM)
     _rows(lines, page)
     return page
 
@@ -61,11 +61,11 @@ def plan_page(plan: PlanFacts, page: Page) -> Page:
         page.say(f"The time of a step could not be measured; the budget is {seconds(plan.budget)}.", 0, "", DIM)
     if plan.first:
         total = sum(line.seconds for line in plan.first)
-        page.head(f"In this order, at most {_time(total)}")
+        page.head(f"Planned, at most {_time(total)}")
         _rows(plan.first, page)
     if plan.then:
         total = sum(line.seconds for line in plan.then)
-        page.head(f"Then whatever tells most for its time, of {_time(total)} in all")
+        page.head(f"Then the most informative per second, out of {_time(total)} in all")
         page.say(", ".join(f"{line.name} {_time(line.seconds)}" for line in plan.then), 2)
     skipped_lines(plan.skipped, page)
     return page
@@ -89,7 +89,7 @@ def skipped_lines(skipped: tuple[tuple[str, str], ...], page: Page) -> None:
     for name, why in skipped:
         by_reason.setdefault(why, []).append(name)
     if by_reason:
-        page.head(f"Not made ({len(skipped)})")
+        page.head(f"Not run ({len(skipped)})")
     for why, names in by_reason.items():
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
         page.say(f"{', '.join(names[:MOST_NAMES])}{more}: {why}.", 2, "- ", DIM)
@@ -112,7 +112,7 @@ def exam_page(seen: CaseView, facts: ExamFacts, page: Page) -> Page:
     page.line()
     page.say(sentence(facts.ended), 0, "", DIM)
     if facts.kept:
-        page.say(f"To look at: {facts.kept}.", 0, "", DIM)
+        page.say(f"Saved for inspection: {facts.kept}.", 0, "", DIM)
     return page
 
 

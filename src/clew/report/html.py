@@ -64,7 +64,7 @@ def _data(seen: CaseView) -> dict[str, Any]:
         "verdict": seen.verdict,
         "clues": list(zip(seen.counted, seen.weighing.clues, strict=True)),
         "left_out": [
-            *((held, "made on other code, not weighed") for held in seen.other_code),
+            *((held, "made on other code, not counted") for held in seen.other_code),
             *((held, f"retracted: {held.retracted}") for held in seen.retracted),
         ],
         "findings": [

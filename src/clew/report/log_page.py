@@ -53,7 +53,7 @@ def log_page(seen: CaseView, facts: LogFacts, page: Page) -> Page:
     for file in facts.files:
         _understood(file, page)
     if facts.runs > 1:
-        page.say(f"Taken for {facts.runs} runs; what any of them shows counts.", 2, "- ", DIM)
+        page.say(f"Read as {facts.runs} runs; what any of them shows counts.", 2, "- ", DIM)
     for note in facts.notes:
         page.say(sentence(note), 2, "- ", DIM)
     page.line()
@@ -72,7 +72,7 @@ def log_page(seen: CaseView, facts: LogFacts, page: Page) -> Page:
         page.line()
         page.say("A log shows that something is wrong, seldom where: `clew run SCRIPT` looks inside.")
     if groups.absent:
-        page.head(f"In order ({len(groups.absent)})")
+        page.head(f"Passed ({len(groups.absent)})")
         page.say(", ".join(groups.absent), 2, "", DIM)
     if groups.unclear:
         page.head(f"This log cannot tell ({sum(len(names) for names in groups.unclear.values())})")
@@ -130,7 +130,7 @@ def _groups(seen: CaseView) -> _Groups:
 
 def _hypotheses(seen: CaseView, page: Page) -> None:
     """The likeliest faults, and how likely it is that there is none."""
-    page.head("What it may be (inferred)")
+    page.head("Possible causes (inferred)")
     faults = [share for share in seen.weighing.shares if not is_null(seen.knowledge, share.cause)]
     for share in faults[:SHOWN]:
         cause = seen.knowledge.causes[share.cause]
@@ -147,4 +147,4 @@ def _hypotheses(seen: CaseView, page: Page) -> None:
     nulls = [share for share in seen.weighing.shares if is_null(seen.knowledge, share.cause)]
     causes = ", ".join(f"{share.cause} {percent(share.credence)}" for share in nulls[:SHOWN])
     page.say(f"no fault: {causes}.", 2, f"{percent(sum(share.credence for share in nulls)):>5}  ")
-    page.say("something that clew has no name for.", 2, f"{percent(seen.weighing.unknown):>5}  ")
+    page.say("a cause that clew does not know.", 2, f"{percent(seen.weighing.unknown):>5}  ")

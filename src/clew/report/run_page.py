@@ -61,9 +61,9 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
     looked = body(seen, facts, page, everything)
     page.line()
     if not everything:
-        counts = f"{len(looked.absent)} checks in order, {len(looked.unclear)} could not be made (--all lists them)."
+        counts = f"{len(looked.absent)} checks passed, {len(looked.unclear)} could not run (--all lists them)."
         page.say(f"{counts} {facts.exams}".rstrip(), 0, "", DIM)
-    page.say(f"Kept in {facts.folder}, with the report as a page.", 0, "", DIM)
+    page.say(f"Run and HTML report saved in {facts.folder}.", 0, "", DIM)
     return page
 
 
@@ -133,8 +133,8 @@ def _findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
             page.say(place_words(place_too), 2, "see also ", DIM)
         if finding.cause.startswith("data.") and facts.read():
             page.say(f"{facts.read()}.", 2, "read: ", DIM)
-        page.say(cause.mend, 2, "mend: ")
-        page.say(cause.refute, 2, "wrong if: ", DIM)
+        page.say(cause.mend, 2, "fix: ")
+        page.say(cause.refute, 2, "this is wrong if: ", DIM)
         page.say(f"{finding.cause}, {percent(finding.credence)}, {word(round(finding.credence, 2))}.", 2, "", DIM)
 
 
@@ -163,7 +163,7 @@ def _quote(place: Place, page: Page) -> None:
 
 
 def _hypotheses(seen: CaseView, page: Page) -> None:
-    page.head("What it may be")
+    page.head("Possible causes")
     for item in seen.explanations[:SHOWN]:
         cause = seen.knowledge.causes[item.cause]
         page.say(f"{cause.gloss} ({item.cause}).", 2, f"{percent(item.credence):>5}  ")
@@ -174,7 +174,7 @@ def _hypotheses(seen: CaseView, page: Page) -> None:
             named = ", ".join(text for text, bits in signs if bits * wanted > 0)
             if named:
                 page.say(named, 9, label, DIM)
-        page.say(cause.refute, 9, "wrong if: ", DIM)
+        page.say(cause.refute, 9, "this is wrong if: ", DIM)
 
 
 def _signs(looked: Looked, page: Page) -> None:
@@ -198,16 +198,16 @@ def _in_passing(looked: Looked, page: Page, everything: bool) -> None:
     elif looked.seen:
         page.line()
         names = ", ".join(f"{held.clue.test} {outcome}" for held, outcome in looked.seen)
-        page.say(f"Also seen, perhaps as a consequence: {names}.", 0, "", DIM)
+        page.say(f"Also seen, possibly consequences: {names}.", 0, "", DIM)
 
 
 def _checked(looked: Looked, facts: RunFacts, page: Page) -> None:
-    """What was looked at and in order, what could not be looked at, and which data files were read."""
+    """Checks that passed, checks that could not run, and which data files were read."""
     if looked.absent:
-        page.head(f"In order ({len(looked.absent)})")
+        page.head(f"Passed ({len(looked.absent)})")
         page.say(", ".join(looked.absent), 2, "", DIM)
     if looked.unclear:
-        page.head(f"Not observed ({len(looked.unclear)})")
+        page.head(f"Could not run ({len(looked.unclear)})")
         for test, why in looked.unclear:
             page.say(f"{test} ({why})", 2, "- ", DIM)
     if facts.read():

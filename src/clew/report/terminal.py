@@ -43,17 +43,17 @@ def _heading(seen: CaseView, page: Page) -> None:
         if closing.evidence:
             page.say(f"No longer seen: {closing.evidence}")
         if closing.unverified:
-            page.say(f"Not shown to be gone: {closing.unverified}", 0, "", YELLOW)
+            page.say(f"Not verified as gone: {closing.unverified}", 0, "", YELLOW)
 
 
 def _observations(seen: CaseView, page: Page) -> None:
     page.head("Seen")
     if not (seen.counted or seen.retracted or seen.other_code):
-        page.say("Nothing has been entered yet.", 2)
+        page.say("No observation has been entered yet.", 2)
     for held, weighed in zip(seen.counted, seen.weighing.clues, strict=True):
         _observation(page, held, weighed.outcome)
     for held in seen.other_code:
-        _observation(page, held, held.clue.outcome, "made on other code, not weighed (--all-code weighs it)")
+        _observation(page, held, held.clue.outcome, "made on other code, not counted (--all-code counts it)")
     for held in seen.retracted:
         _observation(page, held, held.clue.outcome, f"retracted: {held.retracted}")
 
@@ -98,7 +98,7 @@ def _findings(seen: CaseView, page: Page) -> None:
 
 def _hypotheses(seen: CaseView, page: Page) -> None:
     found = bool(seen.weighing.findings)
-    page.head("If that is not it (inferred)" if found else "What it may be (inferred)")
+    page.head("If that is not it (inferred)" if found else "Possible causes (inferred)")
     own = {item.id: item for item in seen.case.own}
     shown = 0.0
     for item in seen.explanations:
@@ -110,10 +110,10 @@ def _hypotheses(seen: CaseView, page: Page) -> None:
         shown += item.credence
         if not found:
             page.say(_evidence(seen, item.cause), 9, "", DIM)
-            page.say(cause.refute if cause else own[item.cause].check, 9, "wrong if: ", DIM)
+            page.say(cause.refute if cause else own[item.cause].check, 9, "this is wrong if: ", DIM)
     rest = max(0.0, 1.0 - shown - seen.weighing.unknown)
     count = len(seen.weighing.shares) - len(seen.explanations)
-    page.say("unknown: something that clew has no name for.", 2, f"{percent(seen.weighing.unknown):>5}  ")
+    page.say("unknown: a cause that clew does not know.", 2, f"{percent(seen.weighing.unknown):>5}  ")
     page.say(f"the other {count} explanations together.", 2, f"{percent(rest):>5}  ", DIM)
 
 
@@ -121,7 +121,7 @@ def _evidence(seen: CaseView, cause: str) -> str:
     """The clues that moved an explanation, with the bits they gave it or took from it."""
     pulls = [pull for pull in seen.weighing.pulls(cause) if abs(pull.bits) > LEAST_PULL][:4]
     if not pulls:
-        return "no clue speaks for or against it yet"
+        return "no observation for or against it yet"
     held = [(pull, seen.counted[pull.clue]) for pull in pulls]
     return "bits: " + ", ".join(f"{pull.bits:+.1f} #{item.number} {item.clue.test}" for pull, item in held)
 
@@ -130,9 +130,9 @@ def advice(seen: CaseView, page: Page) -> Page:
     """The one thing to do now."""
     held = seen.advice
     titles = {
-        "observe": "Look next",
+        "observe": "Next observation",
         "refute": f"Try to prove {held.cause} wrong",
-        "mend": f"Check {held.cause}, then mend it" if held.test else f"Mend {held.cause}",
+        "mend": f"Check {held.cause}, then fix it" if held.test else f"Fix {held.cause}",
         "compare": "Compare with code that works",
     }
     page.head(titles[held.kind])
@@ -152,9 +152,9 @@ def _reference(reference: Reference) -> str:
 
 def next_tests(seen: CaseView, page: Page, most: int = 5) -> Page:
     """The observations most worth their cost, with what each leading explanation predicts."""
-    page.head("Observations worth their cost")
+    page.head("Next observations, best value first")
     if not seen.choices:
-        page.say("None of the tests that are left tells the explanations apart.", 2)
+        page.say("None of the remaining tests can tell the explanations apart.", 2)
     for choice in seen.choices[:most]:
         test = seen.knowledge.tests[choice.test]
         page.say(f"{choice.test}: {test.asks}", 2, "- ")

@@ -73,17 +73,17 @@ def _foreseen(case: Case, weighing: Weighing) -> tuple[str, ...]:
     worries = [worry for flight in case.preflights for worry in flight.worries]
     named = {worry.cause for worry in worries if worry.cause}
     surprise = case.preflights[-1].surprise
-    lines = [f"Before the run, a failure would have been: {surprise}."]
+    lines = [f"Before the run, a failure would have been {surprise} surprising."]
     for cause in happened:
         if cause in named:
             check = next(worry.check for worry in worries if worry.cause == cause)
-            lines.append(f"{cause} happened and was foreseen; its check was: {check}")
+            lines.append(f"{cause} happened and was on the list; its check was: {check}")
         else:
             lines.append(f"{cause} happened and was not on the list.")
     feared = sorted(named - set(happened))
-    lines += [f"{cause} was feared; it now has a credence of {weighing.credence(cause):.2f}." for cause in feared]
+    lines += [f"{cause} was on the list; its credence is now {weighing.credence(cause):.2f}." for cause in feared]
     lines += [
-        f"Also feared, in your words: {worry.says}; only its check can tell: {worry.check}"
+        f"Also on the list, in your words: {worry.says}; its check: {worry.check}"
         for worry in worries
         if not worry.cause
     ]

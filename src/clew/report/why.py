@@ -63,13 +63,13 @@ def _cause(cause: Cause, tests: list[tuple[Test, str, float, float]], page: Page
     page.line()
     for index, sign in enumerate(cause.shows):
         _field(page, "shows as" if index == 0 else "", sign)
-    _field(page, "refuted by", cause.refute)
-    _field(page, "not first", cause.not_first)
-    _field(page, "mended by", cause.mend)
+    _field(page, "wrong if", cause.refute)
+    _field(page, "won't help", cause.not_first)
+    _field(page, "fix", cause.mend)
     if cause.domains:
         _field(page, "only in", ", ".join(cause.domains))
     if tests:
-        page.head("Tests that speak about it")
+        page.head("Tests that detect it or rule it out")
         for test, outcome, chance, healthy in tests[:8]:
             ratio = f"{percent(chance)} of the time, {percent(healthy)} when nothing is wrong"
             page.say(f"{test.id} → {outcome}: {ratio}.", 2, "- ")
@@ -79,7 +79,7 @@ def _test(test: Test, page: Page) -> None:
     page.say(test.asks, 2)
     page.line()
     _field(page, "by hand", test.how)
-    cost = seconds(test.seconds) + (" and a person's look" if test.person else "")
+    cost = seconds(test.seconds) + (" and a look by a person" if test.person else "")
     made = "made by hand" if test.by == "person" else f"about {cost}; made by {test.by}"
     _field(page, "costs", f"{made}, reading the {test.reads}")
     if test.scale:
@@ -89,7 +89,7 @@ def _test(test: Test, page: Page) -> None:
     page.head("Outcomes")
     for outcome in test.outcomes:
         decisive = [item.cause for item in test.decisive if item.outcome == outcome.name]
-        proof = f". This is {' or '.join(decisive)} itself." if decisive else ""
+        proof = f". This shows {' or '.join(decisive)} directly." if decisive else ""
         page.say(f"{outcome.name} ({outcome.kind}): {outcome.means}{proof}", 2, "- ")
     page.head("How likely each outcome is: " + ", ".join(outcome.name for outcome in test.outcomes))
     sound, rest = (f", measured (n={count})" if count else "" for count in test.measured)
@@ -159,7 +159,7 @@ def _claims(knowledge: Knowledge, entry: Any, page: Page) -> None:
     claims = [knowledge.claims[name] for name in getattr(entry, "claims", ())]
     if not claims:
         return
-    page.head("What this rests on (clew why CLAIM has the sources in full)")
+    page.head("Based on (clew why CLAIM shows the sources)")
     for claim in claims:
         page.say(f"{claim.id}: {claim.text}", 2, "- ")
         sources = "; ".join(source.label for source in claim.sources)
@@ -179,9 +179,9 @@ def _sources(claim: Claim, page: Page) -> None:
         if source.sealed and source.lines:
             first, last = source.lines
             lines = f"line {first}" if first == last else f"lines {first}–{last}"
-            page.say(f"words sealed: {source.file}, {lines}", 4, "", DIM)
+            page.say(f"quotation sealed: {source.file}, {lines}", 4, "", DIM)
         else:
-            page.say("words not checked here", 4, "", DIM)
+            page.say("quotation not checked here", 4, "", DIM)
     if claim.against:
         page.head("Limits")
         for text, credence in claim.against:
@@ -225,5 +225,5 @@ def hits_page(query: str, hits: list[Found], page: Page) -> Page:
         page.line(f"  {page.paint(hit.id, BOLD)}  {page.paint(TITLES[hit.shelf], DIM)}")
         page.say(_gist(hit.entry).split(". ")[0], 4)
     page.line()
-    page.say("`clew why ID` says more about any of these.", 0, "", DIM)
+    page.say("`clew why ID` shows each in full.", 0, "", DIM)
     return page
