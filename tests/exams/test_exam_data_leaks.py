@@ -18,6 +18,7 @@ from subjects_data import (
     Bagged,
     Recurrent,
     Small,
+    by_token,
     classifier,
     cnn,
     cut,
@@ -172,6 +173,137 @@ def test_one_class_of_several_may_have_a_mark_by_nature() -> None:
     assert copies(torch.cat([others, marks[:, 2:3]], 1), target).tolist() == []
     assert copies(torch.cat([others, marks], 1), target).tolist() == [3, 4, 5, 6]
     assert copies(torch.cat([others, marks[:, 1:]], 1), target).tolist() == [3, 4, 5]
+
+
+# --- forecasters: the target is the input moved by one
+
+
+def series(length: int, shape: str, period: int = 0) -> tuple[Tensor, Tensor]:
+    """Input and target of next-step forecasters: windows of one number, of several, or of tokens."""
+    if shape == "tokens":
+        rows = text(32, length)
+        return rows[:, :-1], rows[:, 1:]
+    wide = 3 if shape == "(B, T, 3)" else 1
+    path = torch.randn(32, length + 1, wide, generator=source(4)).cumsum(1)
+    if period:
+        path = path[:, torch.arange(length + 1) % period]
+    path = path[..., 0] if shape == "(B, T)" else path
+    return path[:, :-1], path[:, 1:]
+
+
+class Forecaster(nn.Module):
+    def __init__(self, kind: str, shape: str, parts: int, ahead: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.kind, self.flat, self.parts, self.ahead = kind, shape == "(B, T)", parts, ahead
+        size = 16 if shape == "tokens" else 3 if shape == "(B, T, 3)" else 1
+        self.table = nn.Embedding(16, 12) if shape == "tokens" else nn.Linear(size, 12)
+        self.cell = {"LSTM": nn.LSTM, "GRU": nn.GRU}.get(kind, nn.GRU)(12, 12, batch_first=True, bidirectional=ahead)
+        self.conv = nn.Conv1d(12, 12, 3)
+        self.mix = nn.Linear(12, 36)
+        self.head = nn.Linear(24 if ahead and kind in ("LSTM", "GRU") else 12, size * parts)
+
+    def forward(self, x: Tensor) -> Any:
+        hidden = self.table(x[..., None] if self.flat else x)
+        if self.kind == "convolution":
+            around = (1, 1) if self.ahead else (2, 0)
+            hidden = self.conv(F.pad(hidden.transpose(1, 2), around)).relu().transpose(1, 2)
+        elif self.kind == "attention":
+            q, k, v = self.mix(hidden).chunk(3, -1)
+            hidden = hidden + F.scaled_dot_product_attention(q, k, v, is_causal=not self.ahead)
+        else:
+            hidden = self.cell(hidden)[0]
+        out = self.head(hidden).chunk(self.parts, -1)
+        out = tuple(part[..., 0] for part in out) if self.flat else out
+        return out if self.parts > 1 else out[0]
+
+
+def gaussian(output: tuple[Tensor, Tensor], target: Tensor) -> Tensor:
+    return F.gaussian_nll_loss(output[0], target, F.softplus(output[1]) + 0.01)
+
+
+def forecaster(kind: str, shape: str, length: int, loss: str, ahead: bool = False, period: int = 0) -> Subject:
+    losses: dict[str, Any] = {"squared": nn.MSELoss(), "gaussian": gaussian, "tokens": by_token}
+    given = losses["tokens" if shape == "tokens" else loss]
+    parts = 2 if given is gaussian else 1
+    return Subject(Forecaster(kind, shape, parts, ahead), given, [series(length, shape, period)])
+
+
+KINDS = ("LSTM", "GRU", "convolution", "attention")
+SHAPES = ("(B, T)", "(B, T, 1)", "(B, T, 3)", "tokens")
+
+
+@pytest.mark.parametrize("length", [12, 41, 81])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_textbook_forecasters_leak_nothing(kind: str, shape: str, length: int) -> None:
+    for loss in ("squared", "gaussian") if shape != "tokens" else ("tokens",):
+        subject = forecaster(kind, shape, length, loss)
+        assert outcome("leak_tracer", subject) == "clean"
+        assert outcome("causal_independence", subject) == "causal"
+        assert outcome("poison_trace", subject) == "clean"
+        assert outcome("target_in_input", subject) != "one_feature_solves"
+
+
+@pytest.mark.parametrize("length", [12, 81])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_forecasters_that_look_ahead(kind: str, shape: str, length: int) -> None:
+    subject = forecaster(kind, shape, length, "squared", ahead=True)
+    assert outcome("causal_independence", subject) == "sees_future"
+    assert outcome("leak_tracer", subject) != "crossed", "the model is at fault, and not the data"
+
+
+@pytest.mark.parametrize("period", [3, 10, 20])
+def test_a_series_that_repeats_itself_leaks_nothing(period: int) -> None:
+    for shape in SHAPES[:3]:
+        assert outcome("leak_tracer", forecaster("GRU", shape, 24, "squared", period=period)) == "clean"
+
+
+def with_the_target(length: int) -> Subject:
+    """A feature of each step is the target of the same step."""
+    path = torch.randn(32, length + 1, 3, generator=source(4)).cumsum(1)
+    x, y = path[:, :-1].clone(), path[:, 1:, 0]
+    x[..., 2] = y
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.cell, self.head = nn.GRU(3, 12, batch_first=True), nn.Linear(12, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            out: Tensor = self.head(self.cell(x)[0])[..., 0]
+            return out
+
+    return Subject(Net(), nn.MSELoss(), [(x, y)])
+
+
+def one_of_several() -> Subject:
+    """A table whose column 5 is the second of three targets."""
+    x, y = torch.randn(64, 8, generator=source()), torch.randn(64, 3, generator=source(1))
+    x[:, 5] = y[:, 1]
+    return Subject(mlp(), nn.MSELoss(), cut(x, y))
+
+
+def overlapping() -> Subject:
+    """Windows whose targets begin before the inputs end."""
+    path = torch.randn(64, 40, generator=source(4)).cumsum(1)
+    return Subject(mlp(28, 16), nn.MSELoss(), cut(path[:, :28], path[:, 24:]))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: with_the_target(12), lambda: with_the_target(100), one_of_several, overlapping]
+)
+def test_targets_that_stand_in_a_column_by_position(make: Callable[[], Subject]) -> None:
+    assert outcome("leak_tracer", make()) == "crossed"
+
+
+def test_a_part_that_is_given_and_the_rest_to_be_filled_in() -> None:
+    whole = torch.randn(32, 16, generator=source())
+    given = whole.clone()
+    given[:, 4:9] = 0
+    assert outcome("leak_tracer", Subject(mlp(16, 16), nn.MSELoss(), cut(given, whole))) == "clean"
 
 
 # --- poison_trace
