@@ -63,6 +63,17 @@ def test_files_that_came_and_went(make: Make) -> None:
     assert [(item.path, item.kind) for item in compare.diff(two, one).code] == [("extra.py", "removed")]
 
 
+def test_a_script_under_another_name_is_compared_line_by_line(make: Make) -> None:
+    one = make()
+    two = runs.begin(["python", "fixed/train2.py"], ".", "fixed/train2.py")
+    Path("fixed").mkdir()
+    Path("fixed/train2.py").write_text("lr = 2\n")
+    code.snapshot(two, ["fixed/train2.py"])
+    (change,) = compare.diff(one, two).code
+    assert (change.path, change.kind) == ("train.py → fixed/train2.py", "changed")
+    assert "-lr = 1\n+lr = 2" in change.diff
+
+
 def test_what_cannot_be_compared_is_said(make: Make) -> None:
     one, two = make(), make(source="other\n")
     item = code.read(one)[0]

@@ -1,6 +1,7 @@
 """What starting clew does and does not do."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -46,14 +47,14 @@ def test_import_clew_is_nearly_free(tmp_path: Path) -> None:
 
 
 def test_output_into_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
-    command = f"{sys.executable} -m clew why --list claims | head -1"
+    command = f"{shlex.quote(sys.executable)} -m clew why --list claims | head -1"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert len(done.stdout.splitlines()) == 1
 
 
 def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
-    done = run(tmp_path, "why", "loss.double_softmax", PYTHONIOENCODING="ascii", LC_ALL="C")
+    done = run(tmp_path, "why", "loss.double_softmax", PYTHONIOENCODING="ascii", PYTHONUTF8="1")
     assert done.returncode == 0
     assert "loss.double_softmax" in done.stdout
 

@@ -1,6 +1,7 @@
 """Batteries: regressions against a stored baseline, which is never replaced unasked."""
 
 import json
+import shlex
 import sys
 from itertools import product
 from pathlib import Path
@@ -103,7 +104,7 @@ def test_another_command_is_not_compared(battery: Battery) -> None:
 
 def test_from_run_to_baseline_to_comparison(clew: Clew, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import sys\nprint('acc', len(sys.argv[1]) + int(sys.argv[2]))\n")
-    (tmp_path / "n.toml").write_text(TOML.format(python=sys.executable))
+    (tmp_path / "n.toml").write_text(TOML.format(python=shlex.quote(sys.executable)))
     said = clew("sweep", "battery", "n.toml", "--keep", "--json", "out.json")
     assert said.status == 0
     assert json.loads((tmp_path / "out.json").read_text())["verdict"] == "no_baseline"
@@ -129,14 +130,14 @@ def test_from_run_to_baseline_to_comparison(clew: Clew, tmp_path: Path) -> None:
     ],
 )
 def test_bad_batteries(clew: Clew, tmp_path: Path, change: tuple[str, str], expected: str) -> None:
-    (tmp_path / "n.toml").write_text(TOML.format(python=sys.executable).replace(*change))
+    (tmp_path / "n.toml").write_text(TOML.format(python=shlex.quote(sys.executable)).replace(*change))
     said = clew("sweep", "battery", "n.toml")
     assert said.status == 2
     assert expected in said.err
 
 
 def test_a_file_that_is_no_baseline(clew: Clew, tmp_path: Path) -> None:
-    (tmp_path / "n.toml").write_text(TOML.format(python=sys.executable))
+    (tmp_path / "n.toml").write_text(TOML.format(python=shlex.quote(sys.executable)))
     (tmp_path / "nightly.baseline.json").write_text('{"schema": "clew/1"}')
     (tmp_path / "train.py").write_text("print('acc', 1)\n")
     said = clew("sweep", "battery", "n.toml")

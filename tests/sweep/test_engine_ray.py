@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,7 @@ with open(os.environ["CLEW_SWEEP_METRICS"], "a") as file:
 
 
 def test_without_ray_it_is_said_what_to_install(clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "lr.toml").write_text(PLAN.format(python=sys.executable))
+    (tmp_path / "lr.toml").write_text(PLAN.format(python=shlex.quote(sys.executable)))
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "ray" else found(name, *rest))
     said = clew("sweep", "run", "lr.toml", "--engine", "ray")
@@ -62,7 +63,7 @@ def test_without_ray_it_is_said_what_to_install(clew: Clew, tmp_path: Path, monk
     ],
 )
 def test_options_that_do_not_go_together(clew: Clew, tmp_path: Path, words: list[str], expected: str) -> None:
-    (tmp_path / "lr.toml").write_text(PLAN.format(python=sys.executable))
+    (tmp_path / "lr.toml").write_text(PLAN.format(python=shlex.quote(sys.executable)))
     said = clew("sweep", "run", "lr.toml", *words)
     assert said.status == 2
     assert expected in said.err
@@ -72,7 +73,7 @@ def test_options_that_do_not_go_together(clew: Clew, tmp_path: Path, words: list
 def test_a_killed_worker_costs_its_run_and_that_is_made_again(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "helper.py").write_text("def value(lr, seed):\n    return lr + seed\n")
-    (tmp_path / "lr.toml").write_text(PLAN.format(python=sys.executable))
+    (tmp_path / "lr.toml").write_text(PLAN.format(python=shlex.quote(sys.executable)))
     words = [sys.executable, "-m", "clew", "sweep"]
     done = subprocess.run(
         [*words, "run", "lr.toml", "--engine", "ray", "--jobs", "2"],

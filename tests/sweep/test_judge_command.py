@@ -196,6 +196,67 @@ def test_values_without_shared_seeds_are_compared_unpaired(clew: Clew, tmp_path:
     assert param["verdict"] == "reliable_better"
 
 
+@pytest.mark.parametrize("text", ["tpr - fpr", "-(fpr - tpr) * 2 / 2.0", "tpr**1 - `rate/fpr`"])
+def test_a_metric_may_be_arithmetic_on_columns(clew: Clew, tmp_path: Path, text: str) -> None:
+    random = np.random.default_rng(0)
+    held: list[Row] = [
+        {"lr": lr, "seed": seed, "tpr": 0.8 + lr, "fpr": (f := float(random.random())), "rate/fpr": f}
+        for seed in range(6)
+        for lr in (0.1, 0.2)
+    ]
+    write(tmp_path / "runs.csv", held)
+    said = clew("sweep", "judge", "runs.csv", "--metric", text, "--json", "out.json")
+    assert said.err == ""
+    table = json.loads((tmp_path / "out.json").read_text())
+    params = table["groups"][0]["params"]
+    assert [param["name"] for param in params] == ["lr"]
+    for row in params[0]["values"]:
+        expected = [one["tpr"] - one["fpr"] for one in held if one["lr"] == row["value"]]
+        assert row["mean"] == pytest.approx(sum(expected) / 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("__import__('os').system('touch x') - 1", "brackets on columns"),
+        ("acc - nothing", "no column 'nothing'"),
+        ("acc -", "no metric"),
+        ("acc if acc else 1", "no metric"),
+        ("acc." * 4000 + "x - 1", "no metric"),
+        ("acc - [acc for _ in acc]", "brackets on columns"),
+    ],
+)
+def test_a_metric_is_never_evaluated(clew: Clew, tmp_path: Path, text: str, expected: str) -> None:
+    write(tmp_path / "runs.csv", rows([1, 2], 6, nothing))
+    said = clew("sweep", "judge", "runs.csv", "--metric", text)
+    assert said.status == 2
+    assert expected in said.err
+    assert not (tmp_path / "x").exists()
+
+
+def test_groups_of_one_sweep_are_merged(clew: Clew, tmp_path: Path) -> None:
+    def part(name: str, seeds: range, **more: Any) -> list[Row]:
+        random = np.random.default_rng(3)
+        return [
+            {"group": name, "lr": lr, "seed": seed, "acc": lr + 0.01 * float(random.random()), **more}
+            for seed in seeds
+            for lr in (0.1, 0.2)
+        ]
+
+    words = ("--merge", "A", "A-fill")
+    status, table = judged(clew, tmp_path, part("A", range(4)) + part("A-fill", range(4, 8)), *words)
+    assert (status, [group["group"] for group in table["groups"]]) == (0, ["A"])
+    assert (table["groups"][0]["n_seeds"], only(table)["verdict"]) == (8, "reliable_better")
+    for name, values in {"commit": ("a1", "b2"), "dropout": (0.1, 0.2)}.items():
+        held = part("A", range(4), **{name: values[0]}) + part("A-fill", range(4, 8), **{name: values[1]})
+        write(tmp_path / "runs.csv", held)
+        said = clew("sweep", "judge", "runs.csv", "--metric", "acc", *words)
+        assert said.status == 2
+        assert f"{name} differs ({values[0]} and {values[1]})" in said.err
+    assert "at least two" in clew("sweep", "judge", "runs.csv", "--metric", "acc", "--merge", "A").err
+    assert "no group 'B'" in clew("sweep", "judge", "runs.csv", "--metric", "acc", "--merge", "A", "B").err
+
+
 def test_the_same_seed_gives_the_same_file(clew: Clew, tmp_path: Path) -> None:
     held = rows([1, 2, 3, 4, 5], 8, lambda v, _: 0.004 * (v == 2), "k")
     judged(clew, tmp_path, held, "--param", "k")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from clew.sweep.plan import queue, read_plan
 from clew.sweep.sources import code_digest, sources
 from conftest import Clew
 
+PYTHON = shlex.quote(sys.executable)
 PLAN = """
 question = "Does it matter?"
 name = "lr"
@@ -45,7 +47,7 @@ print(f"acc: {value(lr, seed)!r}")
 def sweep(clew: Clew, tmp_path: Path) -> Path:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "helper.py").write_text("def value(lr, seed):\n    return lr + seed\n")
-    (tmp_path / "lr.toml").write_text(PLAN.format(python=sys.executable))
+    (tmp_path / "lr.toml").write_text(PLAN.format(python=PYTHON))
     assert clew is not None
     return tmp_path
 
@@ -82,7 +84,7 @@ def test_a_sweep_runs_and_is_judged(clew: Clew, sweep: Path) -> None:
 
 def test_a_killed_run_is_kept_and_costs_itself_alone(clew: Clew, sweep: Path) -> None:
     (sweep / "crash").touch()
-    (sweep / "lr.toml").write_text(PLAN.format(python=sys.executable).replace("[0, 1, 2]", "[0, 1, 2, 3, 4]"))
+    (sweep / "lr.toml").write_text(PLAN.format(python=PYTHON).replace("[0, 1, 2]", "[0, 1, 2, 3, 4]"))
     said = clew("sweep", "run", "lr.toml", "--jobs", "2")
     assert said.status == 1
     assert "SIGKILL" in said.err
@@ -120,13 +122,51 @@ def test_after_a_killed_scheduler_only_what_is_missing_runs(clew: Clew, sweep: P
 
 def test_a_fill_of_other_code_is_kept_apart(clew: Clew, sweep: Path) -> None:
     clew("sweep", "run", "lr.toml")
-    (sweep / "lr.toml").write_text(PLAN.format(python=sys.executable).replace("[0, 1, 2]", "[0, 1, 2, 3]"))
+    (sweep / "lr.toml").write_text(PLAN.format(python=PYTHON).replace("[0, 1, 2]", "[0, 1, 2, 3]"))
     said = clew("sweep", "run", "lr.toml", "--resume")
     assert "2 runs to make, 6 are there" in said.err
     (sweep / "helper.py").write_text("def value(lr, seed):\n    return 0.0\n")
     said = clew("sweep", "run", "lr.toml", "--resume")
     assert "the code has changed" in said.err
-    assert len(groups_of(str(sweep / ".clew"), "lr")) == 2
+    groups = [name for name, _, _ in groups_of(str(sweep / ".clew"), "lr")]
+    assert len(groups) == 2
+    said = clew("sweep", "judge", ".", "--metric", "acc", "--merge", *groups)
+    assert said.status == 2
+    assert "the code differs" in said.err
+
+
+def test_a_child_files_its_tracked_runs_under_the_group(clew: Clew, sweep: Path) -> None:
+    code = "import os\nprint('acc: 1', os.environ['WANDB_RUN_GROUP'], os.environ['MLFLOW_EXPERIMENT_NAME'])\n"
+    (sweep / "train.py").write_text(code)
+    said = clew("sweep", "run", "lr.toml")
+    group = said.out.partition(":")[0]
+    assert f"acc: 1 {group} {group}" in clew("show", "last", "--output").out
+
+
+@pytest.mark.usefixtures("sweep")
+def test_the_printed_command_works_where_it_was_printed(
+    clew: Clew, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setenv("CLEW_HOME", str(tmp_path_factory.mktemp("an archive elsewhere")))
+    command = shlex.split(clew("sweep", "run", "lr.toml").out.splitlines()[-1])
+    said = clew(*command[1:])
+    assert (said.status, said.err) == (1, "")
+    assert "lr: " in said.out
+
+
+def test_ordinary_runs_beside_a_sweep_stay_out_of_it(clew: Clew, sweep: Path) -> None:
+    at = str(sweep / ".clew")
+    earlier = runs.begin(["python", "other.py", "--seed", "7", "--lr", "3"], ".", "other.py", home=at)
+    (Path(earlier.folder) / "trace-1.jsonl").write_text('["memory_resident", "", 3, 5.0]\n["loss", "", 3, 0.5]\n')
+    runs.finish(earlier, 0, seconds=1.0, steps=4, verdict="healthy")
+    clew("sweep", "run", "lr.toml")
+    said = clew("sweep", "judge", ".", "--metric", "acc", "--json", "out.json")
+    table = json.loads((sweep / "out.json").read_text())
+    (group,) = table["groups"]
+    assert (group["n_runs"], group["n_seeds"], group["crashed"]) == (6, 3, 0)
+    assert [param["name"] for param in group["params"]] == ["lr"]
+    assert "1 runs have no acc and are left out: other.py" in " ".join(said.out.split())
+    assert "inf" not in said.out
 
 
 def test_imports_beside_the_script_are_its_code(sweep: Path) -> None:
@@ -169,7 +209,7 @@ def test_readings_in_printed_lines(line: str, expected: list[str]) -> None:
     ],
 )
 def test_bad_plans(clew: Clew, sweep: Path, change: tuple[str, str], expected: str) -> None:
-    text = PLAN.format(python=sys.executable).replace(*change)
+    text = PLAN.format(python=PYTHON).replace(*change)
     (sweep / "lr.toml").write_text(text)
     for verb in ("plan", "run"):
         said = clew("sweep", verb, "lr.toml")

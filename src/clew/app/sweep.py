@@ -69,9 +69,12 @@ def _read(path: str, keep: tuple[str, ...]) -> "Table":
 
 
 def judge(paths: list[str], request: "Request") -> SweepView:
+    needs_numpy()
+    needs_numpy()
     from clew.sweep import judge as judging
+    from clew.sweep.expression import columns_of
 
-    return judging.judge(read(paths, (request.metric,)), request)
+    return judging.judge(read(paths, columns_of(request.metric)), request)
 
 
 def bad(view: SweepView) -> bool:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 def search(paths: list[str], request: "Request", params: tuple[str, ...] = ()) -> "SearchesView":
     """Which parameters of a random search mattered, and where to look next."""
-    table = read(paths, (request.metric, *params))
+    needs_numpy()
+    from clew.sweep.expression import columns_of
+
+    table = read(paths, (*columns_of(request.metric), *params))
     from clew.sweep import search as searching
 
     return searching.search(table, request, params)

@@ -1,5 +1,6 @@
 """What changed between two runs: first what went in, then what came out."""
 
+import os
 import struct
 from typing import NamedTuple
 
@@ -69,7 +70,7 @@ def diff(a: Run, b: Run) -> Difference:
     """Compare two runs. A part that cannot be read in either is said and left out."""
     one, two = runs.load(a), runs.load(b)
     remarks = [f"{held.run.id}: {text}" for held in (one, two) for text in held.remarks]
-    changed, same_files = _code(a, b, remarks)
+    changed, same_files = _code(a, b, (one.script, two.script), remarks)
     values, same_values = _metrics(a, b, remarks)
     return Difference(
         a=one,
@@ -161,7 +162,7 @@ def _is_option(word: str) -> bool:
     return len(word) > 1 and word[0] == "-" and not word[1].isdigit() and word[1] != "."
 
 
-def _code(a: Run, b: Run, remarks: list[str]) -> tuple[tuple[FileChange, ...], int]:
+def _code(a: Run, b: Run, scripts: tuple[str, str], remarks: list[str]) -> tuple[tuple[FileChange, ...], int]:
     try:
         before, after = ({item.path: item for item in code.read(run)} for run in (a, b))
     except ClewError as error:
@@ -170,33 +171,44 @@ def _code(a: Run, b: Run, remarks: list[str]) -> tuple[tuple[FileChange, ...], i
     if bool(before) != bool(after):
         remarks.append(f"code was not compared: {(b if before else a).id} has no snapshot of its source files")
         return (), 0
-    found = []
-    for path in sorted({*before, *after}):
-        one, two = before.get(path), after.get(path)
-        if one is not None and two is not None:
-            if one.digest != two.digest:
-                found.append(_file(a, b, one, two))
-        else:
+    names = _renamed(sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys()), scripts)
+    found, same = [], 0
+    for path in sorted({*before, *after} - set(names.values())):
+        one, two = before.get(path), after.get(names.get(path, path))
+        if one is None or two is None:
             found.append(FileChange(path, "removed" if two is None else "added"))
-    same = sum(path in after and after[path].digest == item.digest for path, item in before.items())
+        elif one.digest == two.digest:
+            same += 1
+        else:
+            found.append(_file(a, b, one, two))
     return tuple(found), same
+
+
+def _renamed(removed: list[str], added: list[str], scripts: tuple[str, str]) -> dict[str, str]:
+    """What a file of the one run is called in the other: the scripts themselves, and files moved to another folder."""
+    by_base = [{base: path for path in paths if (base := os.path.basename(path))} for paths in (removed, added)]
+    found = {by_base[0][base]: by_base[1][base] for base in by_base[0].keys() & by_base[1].keys()}
+    if scripts[0] in removed and scripts[1] in added:
+        found = {one: two for one, two in found.items() if two != scripts[1]} | {scripts[0]: scripts[1]}
+    return found
 
 
 def _file(a: Run, b: Run, one: SourceFile, two: SourceFile) -> FileChange:
     import difflib
 
+    path = one.path if one.path == two.path else f"{one.path} → {two.path}"
     try:
         texts = [code.fetch(run, item).decode("utf-8") for run, item in ((a, one), (b, two))]
     except UnicodeDecodeError:
-        return FileChange(one.path, "changed", note="it is not text")
+        return FileChange(path, "changed", note="it is not text")
     except ClewError as error:
-        return FileChange(one.path, "changed", note=str(error))
+        return FileChange(path, "changed", note=str(error))
     before, after = (text.splitlines() for text in texts)
     if max(len(before), len(after)) > LONGEST:
-        return FileChange(one.path, "changed", note=f"it has over {LONGEST} lines")
+        return FileChange(path, "changed", note=f"it has over {LONGEST} lines")
     made = difflib.unified_diff(before, after, f"{a.id}/{one.path}", f"{b.id}/{two.path}", lineterm="")
     text = "\n".join(made)
-    return FileChange(one.path, "changed", text, "" if text else "only line ends differ")
+    return FileChange(path, "changed", text, "" if text else "only line ends differ")
 
 
 def _metrics(a: Run, b: Run, remarks: list[str]) -> tuple[tuple[MetricChange, ...], int]:

@@ -86,7 +86,8 @@ def plan(options: Namespace) -> int:
 def _judge(parser: ArgumentParser) -> None:
     words = "tables of runs (CSV, Parquet, JSONL) or folders with a clew archive"
     parser.add_argument("runs", nargs="+", metavar="RUNS", help=words)
-    parser.add_argument("--metric", required=True, metavar="M", help="the column to compare by")
+    words = "the column to compare by, or arithmetic on columns: 'tpr - fpr'"
+    parser.add_argument("--metric", required=True, metavar="M", help=words)
     parser.add_argument("--param", default="", metavar="P", help="the parameter to judge (all that vary)")
     _choice(parser)
     parser.add_argument("--html", metavar="FILE", help="write the report as one page")
@@ -97,6 +98,8 @@ def _choice(parser: ArgumentParser) -> None:
     """Which runs, which way is better, and where the machine-readable result goes."""
     parser.add_argument("--goal", default="", metavar="max|min", help="which way is better (by the metric's name)")
     parser.add_argument("--group", nargs="+", action="extend", default=[], metavar="G", help="these groups only")
+    words = "groups of one sweep that was run in parts, to be judged as one"
+    parser.add_argument("--merge", nargs="+", action="extend", default=[], metavar="G", help=words)
     parser.add_argument("--after", default="", metavar="DATE", help="runs made on or after this date only")
     parser.add_argument("--where", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="these runs only")
     parser.add_argument("--seed-by", default="", metavar="COLUMN", help="the column that names the seed (seed)")
@@ -138,6 +141,7 @@ def _request(options: Namespace, param: str) -> "Request":
         options.seed_by,
         options.group_by,
         options.seed,
+        tuple(options.merge),
     )
 
 

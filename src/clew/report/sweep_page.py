@@ -1,5 +1,7 @@
 """A judged sweep as text for a terminal: the verdict first, then the table it rests on."""
 
+import math
+
 from clew.report.sweep_view import GroupView, ParamView, SweepView, ValueRow
 from clew.report.text import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Page, number
 
@@ -74,7 +76,8 @@ def _param(param: ParamView, page: Page) -> None:
         by = f"log {param.name}" if held.log else param.name
         page.say(
             f"r {held.r:+.2f}, Spearman {held.spearman:+.2f} (means over seeds); per-seed slopes in {by}: "
-            f"t {number(held.t)}, p {'< 0.001' if held.p < 0.001 else f'{held.p:.3f}'}; {held.shape}"
+            + (f"t {number(held.t)}, " if math.isfinite(held.t) else "")
+            + f"p {'< 0.001' if held.p < 0.001 else f'{held.p:.3f}'}; {held.shape}"
             + (f" at {number(held.peak)}" if held.peak is not None else ""),
             4,
             "trend: ",

@@ -9,6 +9,7 @@ from typing import Any
 from clew.archive import metrics, runs
 from clew.archive.model import RUN, Record
 from clew.errors import ClewError
+from clew.sweep.roles import OBSERVED, SEEDS
 from clew.sweep.table import Table, from_rows
 
 FAILED, RUNNING, FINISHED = "crashed", "running", "finished"
@@ -43,14 +44,14 @@ def read_archive(path: str) -> Table:
 
 def row_of(record: Record, notes: list[str]) -> dict[str, Any]:
     row: dict[str, Any] = {"run_id": record.run.id, "created": record.started, "state": _state(record)}
-    labels = dict(record.labels)
-    row.update(labels or {f"config.{name}": value for name, value in words(record.command)})
-    if "group" not in row:
-        row["group"] = record.script
+    swept = dict(record.labels)
+    for name, value in swept.items() if swept else words(record.command):
+        row[name if swept or name in SEEDS else f"config.{name}"] = value
+    row.setdefault("group", record.script)
     try:
         for (name, of), series in metrics.read_metrics(record.run).items():
             if not of and series.values:
-                row.setdefault(name, series.values[-1])
+                row.setdefault(name if swept else f"{OBSERVED}{name}", series.values[-1])
     except ClewError as error:
         notes.append(str(error))
     return row

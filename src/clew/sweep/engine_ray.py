@@ -17,7 +17,7 @@ from clew.archive.setting import variables
 from clew.errors import ClewError
 from clew.records.trace import Series
 from clew.sweep import ray_worker
-from clew.sweep.local import Done, Options, from_lines, labels, pattern, run_jobs, script_of
+from clew.sweep.local import Done, Options, from_lines, labels, named_for, pattern, run_jobs, script_of
 from clew.sweep.plan import Job, Plan
 from clew.sweep.sources import sources
 
@@ -134,7 +134,7 @@ def _attempt(
     code.snapshot(held, own)
     began = time.monotonic()
     follow = Follow(held, plan.metric, OutputLog(held.path(OUTPUT), began))
-    environment = {**variables(), "CLEW_SWEEP_GROUP": group, "PYTHONUNBUFFERED": "1"}
+    environment = {**variables(), **named_for(group), "PYTHONUNBUFFERED": "1"}
     environment.pop("CUDA_VISIBLE_DEVICES", None)
     lost = _stream(ray, task.remote(job.command, cwd, _packed(own, cwd), environment), follow, stop)
     if lost:

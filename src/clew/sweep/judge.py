@@ -153,7 +153,7 @@ def _row(value: Cell, row: OfValue, apart: bool, sign: float) -> ValueRow:
         q90,
         _number(sign * row.iqm),
         _number(row.z),
-        _number(row.t),
+        _number(row.t) if math.isfinite(row.t) else None,  # a lead that is the same in every seed has no t
         _number(row.lead),
         _interval(row.ci),
         _interval(row.ci_t),

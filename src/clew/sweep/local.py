@@ -123,6 +123,11 @@ def _work(
             return
 
 
+def named_for(group: str) -> dict[str, str]:
+    """Trackers that the script writes to file its runs under the group."""
+    return {"CLEW_SWEEP_GROUP": group, "WANDB_RUN_GROUP": group, "MLFLOW_EXPERIMENT_NAME": group}
+
+
 def labels(plan: Plan, group: str, job: Job, digest: str) -> dict[str, Any]:
     return {
         "group": group,
@@ -137,7 +142,7 @@ def run_one(plan: Plan, group: str, job: Job, gpu: str, digest: str, options: Op
     cwd = os.path.abspath(options.cwd)
     held = runs.begin(job.command, cwd, script_of(job), labels=labels(plan, group, job, digest), home=options.home)
     code.snapshot(held, sources(job.command, cwd))
-    environment = {**os.environ, METRICS_FILE: held.path("sweep-metrics.jsonl"), "CLEW_SWEEP_GROUP": group}
+    environment = {**os.environ, METRICS_FILE: held.path("sweep-metrics.jsonl"), **named_for(group)}
     environment.setdefault("PYTHONUNBUFFERED", "1")
     if gpu:
         environment["CUDA_VISIBLE_DEVICES"] = gpu

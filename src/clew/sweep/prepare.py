@@ -6,9 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clew.errors import ClewError, did_you_mean
+from clew.errors import ClewError
 from clew.report.sweep_view import Cell
 from clew.sweep.cells import Runs
+from clew.sweep.expression import with_metric
+from clew.sweep.merge import codes_of, merged
 from clew.sweep.roles import Roles, bare, find_roles, known, named
 from clew.sweep.table import Table, cell, numbers
 
@@ -32,6 +34,7 @@ class Request(NamedTuple):
     seed_column: str = ""
     group_column: str = ""
     seed: int = 0
+    merge: tuple[str, ...] = ()
 
 
 def goal_of(request: Request, metric: str) -> tuple[str, str]:
@@ -39,19 +42,24 @@ def goal_of(request: Request, metric: str) -> tuple[str, str]:
         if request.goal not in ("max", "min"):
             raise ClewError(f"--goal is max or min, not {request.goal!r}.")
         return request.goal, "as asked"
+    if re.search(r" [-+*/] |[+*(]", metric):
+        return "max", "assumed for an expression; --goal min says otherwise"
     goal = "min" if SMALL_IS_GOOD.fullmatch(bare(metric)) else "max"
     return goal, "by its name; --goal max or --goal min says otherwise"
 
 
 def prepare(table: Table, request: Request) -> tuple[Runs, str]:
     """The runs that count, and the name of the metric's column."""
-    metric = known(table, request.metric, "metric")
+    table, metric, results = with_metric(table, request.metric)
     param = known(table, request.param, "parameter") if request.param else ""
     if param == metric:
         raise ClewError(f"{metric} cannot be both the metric and the parameter.")
-    roles = find_roles(table, metric, param, request.seed_column, request.group_column)
+    roles = find_roles(table, metric, param, request.seed_column, request.group_column, results)
     notes = [*table.notes, *roles.notes]
+    if request.merge:
+        table = merged(table, roles, request.merge)
     table = _chosen(table, roles, request)
+    table = _measured(table, roles, metric, notes)
     table = _last_rows(table, roles, metric, notes)
     values, _ = numbers(table, metric)
     crashed, running = _states(table, roles)
@@ -67,19 +75,25 @@ def prepare(table: Table, request: Request) -> tuple[Runs, str]:
     return Runs(table, roles, np.where(crashed, np.nan, values), crashed, tuple(notes)), metric
 
 
+def _measured(table: Table, roles: Roles, metric: str, notes: list[str]) -> Table:
+    """Without the groups in which no run has the metric: they are other work that lies beside."""
+    if not roles.group:
+        return table
+    groups, there = table.columns[roles.group].codes, table.columns[metric].codes >= 0
+    keep = np.isin(groups, groups[there])
+    if keep.all() or not keep.any():
+        return table
+    names = sorted({str(table.columns[roles.group].cell(int(row))) for row in np.flatnonzero(~keep)})
+    more = " and others" if len(names) > 3 else ""
+    notes.append(f"{int((~keep).sum())} runs have no {metric} and are left out: {', '.join(names[:3])}{more}.")
+    return table.take(keep)
+
+
 def _chosen(table: Table, roles: Roles, request: Request) -> Table:
     keep = np.ones(table.rows, dtype=bool)
     if request.groups:
-        if not roles.group:
-            raise ClewError(f"{table.source} has no column that names groups; --group-by names one.")
-        held = table.columns[roles.group]
-        names = [str(label) for label in held.labels]
-        for wanted in request.groups:
-            if wanted not in names:
-                short = did_you_mean(wanted, names) or f"; there are {', '.join(names[:8])}."
-                raise ClewError(f"{table.source} has no group {wanted!r}{short}")
-        wanted_codes = [code for code, name in enumerate(names) if name in request.groups]
-        keep &= np.isin(held.codes, wanted_codes)
+        codes = codes_of(table, roles, request.groups)
+        keep &= np.isin(table.columns[roles.group].codes, codes)
     for words in request.where:
         name, sign, wanted = words.partition("=")
         if not sign:

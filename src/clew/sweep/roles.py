@@ -29,7 +29,9 @@ MEASURED = set(
     "train nll elbo ece top1 top5 success".split()
 )
 CHOSEN_ENDS = ("coef", "weight", "weights", "scale", "lr", "size", "type", "fn", "rate", "dim", "mode", "name", "kind")
-LEADS = ("config.", "config/", "params.", "param.", "params/", "hparams.", "hparams/", "args.", "hyperparameters.")
+OBSERVED = "observed."
+"""Leads the series of a run under observation: measured, whatever their name."""
+LEADS = (OBSERVED, *"config. config/ params. param. params/ hparams. hparams/ args. hyperparameters.".split())
 KNOWN = re.compile(
     r"(lr|learning_rate|batch_size|bs|optimi[sz]er|weight_decay|wd|dropout|momentum|hidden.*|width|depth|layers|"
     r"n_layers|num_.*|n_.*|beta\d?|eps|warmup.*|gamma|alpha|tau|temperature|model|arch.*|dataset|schedule.*|augment.*|"
@@ -84,13 +86,16 @@ def known(table: Table, name: str, what: str) -> str:
     raise ClewError(f"{table.source} has no {what} {name!r}{short}")
 
 
-def find_roles(table: Table, metric: str, param: str = "", seed: str = "", group: str = "") -> Roles:
+def find_roles(
+    table: Table, metric: str, param: str = "", seed: str = "", group: str = "", results: tuple[str, ...] = ()
+) -> Roles:
+    """`results`: further columns that are known to be measured."""
     notes: list[str] = []
     found_seed = known(table, seed, "seed column") if seed else named(table, SEEDS)
     found_group = known(table, group, "group column") if group else named(table, GROUPS)
     run_id, state = named(table, IDS), named(table, STATES)
     time, step = named(table, TIMES), named(table, STEPS)
-    taken = {metric, found_seed, found_group, run_id, state, time}
+    taken = {metric, *results, found_seed, found_group, run_id, state, time}
     if step and not KNOWN.fullmatch(bare(step)):
         taken.add(step)
     settings = [
@@ -110,6 +115,8 @@ def _distinct(held: Column) -> int:
 def is_setting(name: str, held: Column, rows: int) -> bool:
     """Something chosen before the run, not measured in it."""
     low = bare(name)
+    if name.startswith(OBSERVED):
+        return False
     config = low != name.strip().lower().replace("-", "_").replace(" ", "_")
     distinct = _distinct(held)
     if config or KNOWN.fullmatch(low):
