@@ -50,7 +50,7 @@ def with_metric(table: Table, metric: str) -> tuple[Table, str, tuple[str, ...]]
             return OPERATIONS[type(node.op)](value(node.left), value(node.right))
         if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATIONS:
             return OPERATIONS[type(node.op)](value(node.operand))
-        if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
             return np.float64(node.value)
         if not isinstance(node, ast.Name | ast.Attribute):
             raise ClewError(f"--metric takes + - * / ** and brackets on columns and numbers, not {ast.unparse(node)}.")
