@@ -18,7 +18,7 @@ from clew.evidence.credence import Credences, propagate
 from clew.evidence.draw import href, html, svg, text_width
 from clew.evidence.model import Argument, Document, Link, Map, Quote, Relation, Statement, Step
 from clew.evidence.tree import tree_lines
-from clew.evidence.words import cells, clean, wrap
+from clew.evidence.words import INK, cells, clean, wrap
 
 SVG = "{http://www.w3.org/2000/svg}"
 FOLKLORE = Path(__file__).parents[3] / "shared" / "folklore" / "ml_debug_folklore.argdown"
@@ -360,7 +360,7 @@ def test_support_and_attack_are_marked_without_colour() -> None:
 def test_colour_changes_nothing_but_colour() -> None:
     bare = tree_lines(*weighed(ORDINARY), width=80, colour=False)
     painted = tree_lines(*weighed(ORDINARY), width=80, colour=True)
-    assert [re.sub(r"\x1b\[\d+m", "", line) for line in painted] == bare
+    assert [re.sub(rf"{INK}\[\d+m", "", line) for line in painted] == bare
     assert painted != bare
 
 

@@ -16,6 +16,7 @@ from clew.evidence.quotes import Check, QuoteCheck
 from clew.evidence.quotes_sentences import split
 from clew.evidence.quotes_words import read
 from clew.evidence.view import check_lines
+from clew.evidence.words import on_terminal
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DATA = os.path.join(ROOT, "tests", "data")
@@ -489,7 +490,7 @@ def test_the_view_reads_like_this() -> None:
 def test_the_view_keeps_to_its_width_and_colours() -> None:
     for width in (40, 60, 100):
         assert all(len(line) <= width for line in check_lines(everything(), width, False))
-    coloured = check_lines(everything(), 80, True)
+    coloured = [on_terminal(line) for line in check_lines(everything(), 80, True)]
     assert coloured[0].startswith("\x1b[32mverbatim\x1b[0m")
     assert any("\x1b[31mbefore\x1b[0m \x1b[32mafter\x1b[0m" in line for line in coloured)
     assert check_lines(Check(()), 80, True) == ["No quotes to check."]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from clew.archive.model import OBSERVED, Run
+from clew.evidence.words import ERASE
 from clew.records import exact
 from clew.records.clue import Clue
 
@@ -93,7 +94,7 @@ def _listen(lines: Iterable[str], say: Callable[[str], None] | None, live: bool)
 
 def _draw(text: str) -> None:
     """One line of progress, over the last one."""
-    sys.stderr.write(f"\r\x1b[K{text}")
+    sys.stderr.write(ERASE + text)
     sys.stderr.flush()
 
 

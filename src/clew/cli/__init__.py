@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from clew import __version__
+from clew.cli.output import screened
 from clew.errors import ClewError
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def brief(parsers: "Iterable[ArgumentParser]") -> None:
             brief(choices.values())
 
 
+@screened()
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = sys.argv[1:] if argv is None else argv

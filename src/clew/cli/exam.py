@@ -10,6 +10,7 @@ from clew.app import exam
 from clew.app.times import seconds_of
 from clew.cli import complete
 from clew.cli.output import answer, json_argument, page, show
+from clew.evidence.words import ERASE
 from clew.report.exam_page import catalogue, ended_line, exam_page, plan_page
 from clew.report.html import case_html
 from clew.report.text import Page, width
@@ -84,8 +85,8 @@ class Line:
         elif self.moves and time.monotonic() - self.last > OFTEN:
             self.last = time.monotonic()
             text = f"  {now.planned.exam.name} {100 * now.share:.0f} %, {now.spent:.0f} s in all"
-            print(f"\r\033[K{text[: self.columns - 1]}", end="", file=sys.stderr, flush=True)
+            print(ERASE + text[: self.columns - 1], end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         if self.moves:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            print(ERASE, end="", file=sys.stderr, flush=True)

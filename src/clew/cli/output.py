@@ -3,11 +3,37 @@
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
 
 from clew.errors import ClewError
+from clew.evidence.words import harmless, on_terminal
 from clew.report.text import Page, use_colour, width
+
+
+class Screen:
+    """A standard stream that whatever clew prints passes through: file names, columns and what scripts printed may
+    hold what a terminal obeys."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        return self.stream.write(on_terminal(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+@contextmanager
+def screened() -> Iterator[None]:
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (stream and cast(TextIO, Screen(stream)) for stream in streams)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
 
 
 def page() -> Page:
@@ -69,7 +95,7 @@ def save(path: str, text: str) -> None:
 def ask(prompt: str) -> str:
     """One answer from a person; the end of their input ends the conversation with nothing recorded."""
     try:
-        return input(prompt).strip()
+        return input(harmless(prompt)).strip()
     except EOFError:
         print()
         raise ClewError("no answer was given; nothing was recorded.") from None

@@ -12,13 +12,14 @@ from clew.archive.files import Damage
 from clew.archive.model import OUTPUT
 from clew.cli.output import answer, json_argument, laid_out, page
 from clew.cli.runs import COLOURS, plain, run_argument, size
+from clew.evidence.words import harmless
 from clew.records.place import Place
 from clew.records.trace import Series
 from clew.report.text import BOLD, DIM, YELLOW, Page, number, percent, seconds
 
 METRIC_ROWS = 12
 POINTS = 16
-CONTROLS = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+RETURN = re.compile(r"\r+\n?")
 
 
 def arguments(parser: ArgumentParser, _: str = "") -> None:
@@ -49,25 +50,19 @@ def act(options: Namespace) -> int:
 
 def _raw(options: Namespace, texts: Iterable[str]) -> None:
     if options.brief:
-        answer(options, laid_out("".join(_harmless(text) for text in texts)))
+        answer(options, laid_out("".join(texts)))
         return
     for text in texts:
-        sys.stdout.write(_harmless(text))
+        sys.stdout.write(text)
 
 
 def _output(options: Namespace) -> int:
-    """As it was printed, both streams together. A terminal gets its colours, and nothing else that could move it."""
+    """Both streams together, without colours; what a progress bar wrote over gets a line of its own."""
     damage = Damage()
-    _raw(options, (said.text for said in runs.printed(options.run, damage)))
+    _raw(options, (RETURN.sub("\n", said.text) for said in runs.printed(options.run, damage)))
     for remark in damage.remarks(OUTPUT):
         print(f"clew: {remark}", file=sys.stderr)
     return 0
-
-
-def _harmless(text: str) -> str:
-    if not sys.stdout.isatty():
-        return text
-    return CONTROLS.sub(lambda found: found[0] if found[0].endswith("m") and len(found[0]) > 1 else "�", text)
 
 
 def run_page(inside: runs.Inside, made: Page) -> Page:
@@ -142,7 +137,7 @@ def _printed(inside: runs.Inside, made: Page) -> None:
         made.say("nothing was kept", 2, "", DIM)
     for line in inside.tail:
         # A progress bar writes over its line again and again: what stood there last is what a person saw.
-        text = plain(CONTROLS.sub("", line.rstrip("\r").rpartition("\r")[2]))
+        text = plain(harmless(line.rstrip("\r").rpartition("\r")[2]))
         made.line(f"  {text if len(text) <= made.columns - 2 else text[: made.columns - 3] + '…'}")
 
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from clew.evidence.credence import Belief, Credences, Graph, Node, Part, connect, is_local
 from clew.evidence.model import Document, Link, Quote, Statement
-from clew.evidence.words import cells, clean, number, said, wrap
+from clew.evidence.words import cells, clean, number, paint, said, wrap
 
 MARKS = {"claim": "", "support": "(+)", "attack": "(-)", "witness": "(+)", "needed": "(&)"}
 LEGEND = "(+) supports, (-) attacks, (&) is needed by the step it stands under."
 HEARD = "counted already"
 
-_BOLD, _DIM, _GREEN, _RED, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[31m", "\x1b[0m"
+_BOLD, _DIM, _GREEN, _RED = "1", "2", "32", "31"
 _ORDER = ("witness", "support", "needed", "attack")
 _PAINTS = {"support": _GREEN, "witness": _GREEN, "attack": _RED}
 _RAIL = 3
@@ -276,4 +276,4 @@ def _says(graph: Graph, credences: Credences, row: Row) -> list[tuple[str, str]]
 
 
 def _paint(text: str, style: str, colour: bool) -> str:
-    return f"{style}{text}{_PLAIN}" if colour and style and text else text
+    return paint(text, style) if colour and style else text

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from clew.evidence.quotes import Check, QuoteCheck
 from clew.evidence.quotes_judge import LeftOut, Passage, SentenceCheck
+from clew.evidence.words import clean, paint
 
 _MARGIN = 12
 _MOST_ITEMS = 6
@@ -44,8 +45,8 @@ def check_lines(check: Check, width: int, colour: bool) -> list[str]:
 
 def _head(quote: QuoteCheck, width: int, colour: bool) -> str:
     word = _NAMES.get(quote.verdict, quote.verdict)
-    claim = _middle(_printable(quote.claim), max(12, width - _MARGIN - 24))
-    place = _printable(quote.file)
+    claim = _middle(clean(quote.claim), max(12, width - _MARGIN - 24))
+    place = clean(quote.file)
     if quote.lines is not None:
         first, last = quote.lines
         place += f":{first}" if first == last else f":{first}-{last}"
@@ -57,7 +58,7 @@ def _head(quote: QuoteCheck, width: int, colour: bool) -> str:
 def _items(quote: QuoteCheck, width: int, colour: bool) -> list[str]:
     items: list[list[str]] = []
     if quote.note:
-        items.append(_wrapped(_words(_printable(quote.note)), "", _MARGIN, width, colour))
+        items.append(_wrapped(_words(clean(quote.note)), "", _MARGIN, width, colour))
     for sentence in quote.sentences:
         items += [_wrapped(styled, label, _MARGIN, width, colour) for label, styled in _sentence(sentence, quote)]
         items += [_left_out(gap, width, colour) for gap in quote.left_out if gap.after == sentence.number]
@@ -68,7 +69,7 @@ def _items(quote: QuoteCheck, width: int, colour: bool) -> list[str]:
 
 
 def _sentence(sentence: SentenceCheck, quote: QuoteCheck) -> Iterator[tuple[str, Styled]]:
-    said = f'"{_printable(sentence.text)}"' if sentence.text else f"sealed sentence {sentence.number + 1}"
+    said = f'"{clean(sentence.text)}"' if sentence.text else f"sealed sentence {sentence.number + 1}"
     if sentence.verdict == "elsewhere":
         cited = "outside the cited lines" if quote.lines is not None else "in the file"
         yield f"line {sentence.line}", _words(f"{cited}: {_middle(said, 100)}")
@@ -106,7 +107,7 @@ def _words(text: str) -> Styled:
 
 def _middle_words(text: str, first: int, last: int) -> list[str]:
     """The first and last words of a text, with an ellipsis for what is between."""
-    words = _printable(text).split()
+    words = clean(text).split()
     if len(words) <= first + last + 1:
         return words
     return [*words[:first], "...", *words[len(words) - last :]]
@@ -118,11 +119,6 @@ def _middle(text: str, room: int) -> str:
         return text
     head = max(1, (room - 3) // 2)
     return f"{text[:head]}...{text[len(text) - max(1, room - 3 - head) :]}"
-
-
-def _printable(text: str) -> str:
-    """Without control characters: a source must not be able to steer the terminal."""
-    return "".join(one if one.isprintable() else " " for one in text)
 
 
 def _wrapped(styled: Styled, label: str, margin: int, width: int, colour: bool) -> list[str]:
@@ -164,7 +160,7 @@ def _marked(styled: Styled, colour: bool) -> list[tuple[str, str]]:
 
 def _paint(text: str, style: str, colour: bool) -> str:
     code = _CODES.get(style, "")
-    return f"\x1b[{code}m{text}\x1b[0m" if colour and code and text else text
+    return paint(text, code) if colour and code else text
 
 
 def _total(check: Check) -> str:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+
+INK = "\ufdd0"
+"""No character: no foreign text has a reason to hold it."""
+ERASE = f"{INK}[K"
+"""Empties the line that progress stands on."""
+_OWN = r"\[(?:K|(?:[012]|3[1236])(?:;(?:[012]|3[1236]))*m)"
+_CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u202a-\\u202e\\u2066-\\u2069"
+_FORBIDDEN = "".join(chr(plane << 16 | 0xFFFE) + chr(plane << 16 | 0xFFFF) for plane in range(17))
+_HARMFUL = re.compile(rf"(?P<gone>\x1b\[[0-9;]*m|\r(?=\n))|{INK}(?!{_OWN})|[{_CONTROLS}\ud800-\udfff{_FORBIDDEN}]")
 
 SCALE = (
     (0.97, "almost certain"),
@@ -40,26 +50,25 @@ def said(credence: float | None) -> str:
     return NOT_STATED if credence is None else f"{number(credence)} {word(round(credence, 2))}"
 
 
-def _harmful(char: str) -> bool:
-    code = ord(char)
-    return (
-        code < 0x20
-        or 0x7F <= code <= 0x9F
-        or 0x202A <= code <= 0x202E
-        or 0x2066 <= code <= 0x2069
-        or 0xD800 <= code <= 0xDFFF
-        or code & 0xFFFE == 0xFFFE
-    )
+def paint(text: str, *codes: str) -> str:
+    """Text in a colour. The codes stand behind INK, which `on_terminal` turns into a terminal's escape character."""
+    return f"{INK}[{';'.join(codes)}m{text}{INK}[0m" if codes and text else text
+
+
+def harmless(text: str) -> str:
+    """Text that brings nothing to a terminal that it would obey: foreign colours go; control characters, direction
+    overrides, lone surrogates and the code points that XML forbids become U+FFFD."""
+    return text if text.isascii() and text.isprintable() else _HARMFUL.sub(lambda it: "" if it["gone"] else "�", text)
+
+
+def on_terminal(text: str) -> str:
+    """What may be written to a terminal or a pipe: harmless, with clew's own colours and ERASE."""
+    return harmless(text).replace(ERASE, "\r\x1b[K").replace(INK, "\x1b")
 
 
 def clean(text: str) -> str:
-    """One line of text that neither moves a terminal's cursor nor breaks an XML document.
-
-    White space becomes single spaces; control characters, direction overrides, lone surrogates and the code points
-    XML forbids become U+FFFD.
-    """
-    line = " ".join(text.split())
-    return "".join("�" if _harmful(char) else char for char in line)
+    """One harmless line: white space becomes single spaces."""
+    return harmless(" ".join(text.split())).replace(INK, "�")
 
 
 def cells(text: str) -> float:

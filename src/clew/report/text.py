@@ -5,7 +5,7 @@ import os
 import sys
 from typing import TextIO
 
-from clew.evidence.words import cells, wrap
+from clew.evidence.words import cells, harmless, paint, wrap
 
 BOLD, DIM, RED, GREEN, YELLOW, BLUE = "1", "2", "31", "32", "33", "36"
 
@@ -33,7 +33,7 @@ class Page:
         self.lines: list[str] = []
 
     def paint(self, text: str, *codes: str) -> str:
-        return f"\033[{';'.join(codes)}m{text}\033[0m" if self.colour and codes else text
+        return paint(text, *codes) if self.colour else text
 
     def head(self, text: str) -> None:
         if self.lines:
@@ -41,7 +41,7 @@ class Page:
         self.lines.append(self.paint(text, BOLD))
 
     def line(self, text: str = "", *codes: str) -> None:
-        self.lines.append(self.paint(text, *codes))
+        self.lines.append(self.paint(text.replace("\n", "�"), *codes))
 
     def say(self, text: str, indent: int = 0, first: str = "", *codes: str) -> None:
         """A paragraph, wrapped. `first` stands before it on the first line and is what later lines align with."""
@@ -52,7 +52,7 @@ class Page:
             self.lines.append(f"{lead}{start}{self.paint(line, *codes)}")
 
     def __str__(self) -> str:
-        return "\n".join(line.rstrip() for line in self.lines)
+        return harmless("\n".join(line.rstrip() for line in self.lines))
 
 
 def percent(share: float) -> str:
