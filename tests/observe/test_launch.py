@@ -4,6 +4,7 @@ run. Whatever the script does to itself, the report still comes.
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -157,7 +158,7 @@ def test_a_script_may_do_what_it_likes_with_its_streams(tmp_path: Path, text: st
 
 def test_a_run_without_standard_output(tmp_path: Path) -> None:
     script(tmp_path, "import sys; sys.exit(0 if sys.stdout is None else 9)")
-    closed = " ".join(CLEW) + " --quiet train.py >&-"
+    closed = shlex.join(CLEW) + " --quiet train.py >&-"
     assert ended(start(("sh", "-c", closed), tmp_path)).status == 0
 
 
