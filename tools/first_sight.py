@@ -2,10 +2,10 @@
 
     python tools/first_sight.py FOLDER --out ANSWERS [--jobs 2]
 
-Each row of FOLDER/judged.json has `name`, `causes` (acceptable ids, best first), and `file` and `line` of what must change
-to remove the fault, relative to FOLDER/NAME. Every program runs once under `clew run` as a user would type it, answers that are
-there already are read again, and five figures come out: noticed, right cause first, headline within two lines, healthy
-above evidence, and sound programs alarmed.
+Each row of FOLDER/judged.json has `name`, `causes` (acceptable ids, best first), and `file` and `line` of what must
+change to remove the fault, relative to FOLDER/NAME. Every program runs once under `clew run` as a user would type it;
+answers that are there already are read again. Five figures come out: noticed, right cause first, headline within two
+lines, healthy above evidence, and sound programs alarmed.
 """
 
 import argparse
