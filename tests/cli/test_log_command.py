@@ -244,7 +244,7 @@ BAD = [
     (["nothing.log"], "No such file"),
     (["empty.log"], "is empty"),
     (["binary.log"], "is not text"),
-    (["prose.log"], "holds no numbers with names"),
+    (["prose.log"], "contains no named numbers"),
     (["good.log", "--domain", "visoin"], "did you mean vision"),
     (["good.log", "--classes", "1"], "two or more"),
     (["good.log", "--json", "no/such/folder.json"], "cannot write"),

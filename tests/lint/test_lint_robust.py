@@ -59,7 +59,7 @@ def test_a_file_that_cannot_be_read_gets_one_line(lint: Clew, name: str) -> None
     said = lint(".", "--format", "json")
     assert said.status == 1
     assert [row["path"] for row in json.loads(said.out)] == ["zz_good.py"]
-    assert said.err.startswith(f"clew: {name}.py was not looked at: ")
+    assert said.err.startswith(f"clew: {name}.py was not checked: ")
     assert said.err.count("\n") == 1
 
 
@@ -92,10 +92,10 @@ def test_a_pipe_in_a_folder_is_not_waited_for(lint: Clew) -> None:
 
 def test_the_summary_counts_what_was_looked_at(lint: Clew) -> None:
     Path("old.py").write_text("import torch\nprint 'x'\n")
-    assert lint("old.py").out.strip() == "Nothing found in 0 files (1 not looked at)."
+    assert lint("old.py").out.strip() == "Nothing found in 0 files (1 not checked)."
     assert lint("old.py").err.endswith("Did you mean print(...).\n")
     Path("empty").mkdir()
-    assert lint("empty").out.strip() == "There is no Python file and no notebook to look at."
+    assert lint("empty").out.strip() == "There is no Python file and no notebook to check."
 
 
 def test_two_files_that_import_each_other(lint: Clew) -> None:

@@ -157,7 +157,7 @@ def test_losses_that_take_turns_are_not_read_as_one(pattern: tuple[float, ...]) 
     answers = read_curves({"loss": series("loss", values)})
     assert alarms(answers) == []
     assert isinstance(answers["loss_oscillates"], Unclear)
-    assert "in turn" in answers["loss_oscillates"].why
+    assert "alternately" in answers["loss_oscillates"].why
 
 
 def test_a_negative_loss_counts_only_when_it_cannot_be() -> None:

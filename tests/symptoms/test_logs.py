@@ -471,13 +471,13 @@ def test_a_table_without_a_header_says_so() -> None:
 
 BAD = {
     "empty": (b"", "is empty"),
-    "blank": (b" \n\n\t", "holds no text"),
-    "zeros": (b"\0" * 5000, "holds no text"),
+    "blank": (b" \n\n\t", "contains no text"),
+    "zeros": (b"\0" * 5000, "contains no text"),
     "binary": (random.Random(1).randbytes(5000), "is not text"),
     "zip": (b"PK\3\4" + b"a" * 100, "is not text"),
     "gzip": (b"\x1f\x8b" + b"a" * 100, "is compressed"),
-    "prose": (b"It was a dark and stormy night.\nNobody trained anything.\n", "holds no numbers with names"),
-    "list": (b"[1, 2, 3]", "holds no numbers with names"),
+    "prose": (b"It was a dark and stormy night.\nNobody trained anything.\n", "contains no named numbers"),
+    "list": (b"[1, 2, 3]", "contains no named numbers"),
 }
 
 

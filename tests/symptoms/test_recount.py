@@ -94,7 +94,7 @@ def test_of_a_real_run(tmp_path: Path, counted: str, outcome: str) -> None:
     assert clue["outcome"] == outcome
     if outcome == "differs":
         assert clue["says"].startswith("val_accuracy is printed as 4")
-        assert "answers 9" in clue["says"]
+        assert "clew counts 9" in clue["says"]
         assert answer["causes"][0]["id"] == "loss.metric_misaligned"
         assert answer["causes"][0]["where"][0]["line"] == 21
 

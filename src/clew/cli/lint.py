@@ -12,7 +12,7 @@ FORMATS = ("text", "json", "sarif", "github")
 
 def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="files, folders, notebooks; - reads standard input")
-    parser.add_argument("--fix", action="store_true", help="mend what can be mended safely, in place")
+    parser.add_argument("--fix", action="store_true", help="fix what can be fixed safely, in place")
     words = "also what may change what the program does; needs --fix or --diff"
     parser.add_argument("--unsafe-fixes", action="store_true", help=words)
     parser.add_argument("--diff", action="store_true", help="show what --fix would change, and change nothing")
@@ -23,14 +23,20 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument("--ignore", action="append", default=[], metavar="CODES", help="not these rules")
     parser.add_argument("--exclude", action="append", default=[], metavar="GLOB", help="not these files or folders")
     parser.add_argument("--confidence", default="", metavar="C", help="at least certain, likely or look (default)")
-    parser.add_argument("--statistics", action="store_true", help="count the findings by rule")
-    parser.add_argument("--baseline", default="", metavar="FILE", help="only what this file does not know yet")
-    parser.add_argument("--write-baseline", default="", metavar="FILE", help="note what is there today, and end well")
-    parser.add_argument("--no-cache", action="store_true", help="look at every file anew")
+    parser.add_argument("--statistics", action="store_true", help="count findings by rule")
+    parser.add_argument(
+        "--baseline", default="", metavar="FILE", help="report only findings that this file does not list"
+    )
+    parser.add_argument(
+        "--write-baseline", default="", metavar="FILE", help="record the present findings in FILE and exit with 0"
+    )
+    parser.add_argument("--no-cache", action="store_true", help="check every file again, without the cache")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="how many processes (as many as processors)")
-    parser.add_argument("--stdin-filename", default=lint.STDIN, metavar="NAME", help="what to call standard input")
+    parser.add_argument(
+        "--stdin-filename", default=lint.STDIN, metavar="NAME", help="the file name to show for standard input"
+    )
     parser.add_argument("--rules", action="store_true", help="list the rules")
-    parser.add_argument("--explain", metavar="CODE", help="what one rule looks for, and why")
+    parser.add_argument("--explain", metavar="CODE", help="explain one rule")
     parser.set_defaults(act=act)
 
 
@@ -54,12 +60,12 @@ def act(options: Namespace) -> int:
     else:
         looked = lint.lint(wish)
     for trouble in looked.result.troubles:
-        print(f"clew: {trouble.path} was not looked at: {trouble.why}.", file=sys.stderr)
+        print(f"clew: {trouble.path} was not checked: {trouble.why}.", file=sys.stderr)
     if options.write_baseline:
         from clew.records.exact import pretty
 
         save(options.write_baseline, pretty(lint.baseline(list(looked.result.findings), looked.given)))
-        print(f"{len(looked.result.findings)} findings are noted in {options.write_baseline}.")
+        print(f"{len(looked.result.findings)} findings are recorded in {options.write_baseline}.")
         return 0
     output(options, looked, fixed)
     return 1 if looked.result.findings else 0

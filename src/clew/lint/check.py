@@ -54,7 +54,7 @@ def look(path: str, data: bytes, project: Project, rules: dict[str, Rule]) -> Lo
             found = [finding(rule, hit, module, script, source) for hit in rule.check(script)]
             findings += found if not script.tests else [one for one in found if one.confidence != "look"]
         except Exception as error:  # noqa: BLE001 - one rule that fails must not hide what the others find
-            trouble = Trouble(path, f"{rule.code} gave up on it: {type(error).__name__} {error}".split("\n")[0])
+            trouble = Trouble(path, f"{rule.code} failed on it: {type(error).__name__} {error}".split("\n")[0])
     script.forget()
     findings = sorted(dict.fromkeys(findings), key=lambda one: (one.cell, one.line, one.column, one.rule))
     reads = tuple(sorted(project.touched - {os.path.abspath(path)}))

@@ -67,9 +67,9 @@ def summary(result: Result) -> str:
     seen = result.files - len(result.troubles)
     files = f"{seen} file{'s' if seen != 1 else ''}"
     if not result.files:
-        return "There is no Python file and no notebook to look at."
+        return "There is no Python file and no notebook to check."
     if result.troubles:
-        files += f" ({len(result.troubles)} not looked at)"
+        files += f" ({len(result.troubles)} not checked)"
     if not result.findings:
         return f"Nothing found in {files}."
     counts = Counter(finding.confidence for finding in result.findings)

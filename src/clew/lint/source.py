@@ -99,7 +99,7 @@ def notebook(data: bytes) -> tuple[str, tuple[tuple[int, int], ...]]:
         raise Unreadable("it is not a notebook: its JSON does not parse") from None
     held = book.get("cells") if isinstance(book, dict) else None
     if not isinstance(held, list):
-        raise Unreadable("it is not a notebook that clew knows: it has no list of cells")
+        raise Unreadable("it is not a notebook: it has no list of cells")
     lines: list[str] = []
     cells: list[tuple[int, int]] = []
     for number, cell in enumerate(held, 1):

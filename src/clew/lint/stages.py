@@ -46,7 +46,7 @@ def still_frozen(script: Script) -> Iterator[tuple[ast.Call, str, str]]:
             and script.mentions("backward")
             and not set_free(script, scope, held.where.order, 1 << 60)
         ):
-            says = f"freezes a part of {held.model}, and nothing ever calls {unused[0]}, which would set it free."
+            says = f"freezes a part of {held.model}, and nothing ever calls {unused[0]}, which would unfreeze it."
             yield held.node, says, "likely"
             continue
         if len(after) < 2 or any(stage.where.block is not held.where.block for stage in after):
@@ -58,9 +58,7 @@ def still_frozen(script: Script) -> Iterator[tuple[ast.Call, str, str]]:
         wider = last.whole and not first.whole
         if waiting or wider or slower(script, first.node, last.node):
             seen.add(last.node)
-            says = (
-                f"what line {held.node.lineno} froze of {held.model} is still frozen here: nothing set it free since."
-            )
+            says = f"what line {held.node.lineno} froze of {held.model} is still frozen here: nothing has unfrozen it."
             yield last.node, says, "likely" if waiting or wider else "look"
 
 

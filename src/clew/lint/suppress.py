@@ -72,7 +72,7 @@ def apply(findings: list[tuple[Finding, int, int]], held: list[Suppression], pat
     for one in held:
         if one.ours and one not in used:
             what = ", ".join(sorted(one.codes)) or "anything"
-            message = f"nothing here needs this: no finding of {what} is switched off by it."
+            message = f"unused suppression: it hides no finding of {what}."
             left.append(
                 Finding(UNUSED, NAME, "", path, one.line, one.column + 1, one.line, one.end + 1, message, "certain")
             )

@@ -56,7 +56,7 @@ def read_curves(
     name, why = main_loss(series, held_out=False)
     loss = shape(series[name], per_epoch) if name is not None else None
     if loss is not None and not per_epoch and (count := smooth.turns(loss.values[:MOST])) > 1:
-        loss, why = None, f"the loss jumps between {count} levels in turn, as when several losses are trained in turn"
+        loss, why = None, f"the loss jumps between {count} levels, as when several losses are trained alternately"
     found: dict[str, Answer] = {}
     if name is None or loss is None:
         found = {test: Unclear(why) for test in (*READERS, "loss_goes_negative", "loss_epoch_sawtooth", "init_loss")}
@@ -89,10 +89,10 @@ def loss_stuck_from_start(loss: Shape) -> Answer:
     if too_short := _too_short(loss, points=20, span=100):
         return too_short
     if loss.signed and abs(loss.start) <= 4 * loss.start_error:
-        return Unclear("the loss starts around zero, so a share of its start says nothing")
+        return Unclear("the loss starts around zero, so a ratio to its start is meaningless")
     change, error = largest_change(loss)
     if error > 0.03 and change < 0.15 + 2 * error:
-        return Unclear("the loss is too noisy for so short a run: its level is not known to a few per cent")
+        return Unclear("the loss is too noisy for a run this short: its level is uncertain by more than a few per cent")
     return Reading(largest_relative_change=change, points=len(loss.values))
 
 
@@ -100,7 +100,7 @@ def loss_diverges(loss: Shape) -> Answer:
     if len(loss.values) < 5:
         return _too_short(loss, points=5) or Unclear("the curve is too short")
     if loss.signed:
-        return Unclear("the loss starts at or around zero, so there is no twice its start")
+        return Unclear("the loss starts at or around zero, so twice its start is no usable limit")
     late = loss.values[-3:] if loss.ends_bad else loss.late()
     low = smooth.quantile(late, 0.25)
     margin = 4 * max(loss.start_error, loss.course_error)
@@ -119,11 +119,11 @@ def loss_diverges(loss: Shape) -> Answer:
 
 def loss_oscillates(loss: Shape) -> Answer:
     if loss.per_epoch:
-        return Unclear("each point is the mean of an epoch: swings from step to step are not in it")
+        return Unclear("each point is the mean of an epoch, which hides step-to-step swings")
     if too_short := _too_short(loss, points=50):
         return too_short
     if loss.signed:
-        return Unclear("the loss starts at or around zero, so a share of its start says nothing")
+        return Unclear("the loss starts at or around zero, so a ratio to its start is meaningless")
     left = []
     for part in _stretches(loss.values[10:]):  # the steepest points, where a median lags behind the curve
         left += [abs(a - b) / loss.start for a, b in zip(part, smooth.running_median(part, 21), strict=True)]
@@ -156,7 +156,7 @@ def loss_goes_negative(loss: Shape, loss_name: str) -> Answer:
     late = smooth.median(loss.late())
     figure = lowest if late < 0 else max(lowest, 0.0) if lowest >= 0 else late
     if figure < 0 and loss_name not in NEVER_NEGATIVE:
-        return Unclear("the loss goes below zero, and whether it may is not known: some losses do by design")
+        return Unclear("the loss goes below zero, which some losses do by design")
     return Reading(lowest_smoothed_loss=figure)
 
 
@@ -164,7 +164,7 @@ def loss_plateau(loss: Shape) -> Answer:
     if too_short := _too_short(loss, points=9 if loss.per_epoch else 90):
         return too_short
     if loss.signed:
-        return Unclear("the loss starts at or around zero, so a share of its start says nothing")
+        return Unclear("the loss starts at or around zero, so a ratio to its start is meaningless")
     last = loss.values[-len(loss.values) // 3 :]
     levels = smooth.blocks(last, min(len(last), 30))
     fall = -smooth.slope(levels) * len(levels) / loss.start
@@ -173,7 +173,7 @@ def loss_plateau(loss: Shape) -> Answer:
     if fall > 2 * error and fall > 0.01:
         return Reading(flat_level=0.0, fall_in_last_third=fall)
     if fall < -2 * error and fall < -0.04:
-        return Unclear("the loss rises over the last third, which is no plateau")
+        return Unclear("the loss rises over the last third, so this is not a plateau")
     if abs(fall) + 2 * error > 0.04:
         return Unclear("the noise hides whether the loss still falls over the last third")
     return Reading(flat_level=max(0.0, smooth.median(last) / loss.start), fall_in_last_third=fall)
@@ -181,32 +181,32 @@ def loss_plateau(loss: Shape) -> Answer:
 
 def loss_spike_at_start(loss: Shape) -> Answer:
     if loss.per_epoch:
-        return Unclear("each point is the mean of an epoch: the first steps are not in it")
+        return Unclear("each point is the mean of an epoch, which hides the first steps")
     early = [value for step, value in zip(loss.steps, loss.values, strict=True) if step - loss.steps[0] < 300]
     if len(early) < 30 or len(loss.values) < 60:
-        return Unclear(f"only {len(early)} losses of the first 300 steps were recorded, 30 are needed and a later part")
+        return Unclear(f"only {len(early)} losses of the first 300 steps were recorded; 30 and a later part are needed")
     if loss.signed:
-        return Unclear("the loss starts at or around zero, so a ratio to it says nothing")
+        return Unclear("the loss starts at or around zero, so a ratio to it is meaningless")
     relative = min(loss.noise / loss.start, 1.0)
     width = min(25, max(3, int((10 * relative) ** 2) | 1))
     first = smooth.median(early[: min(width, 5)])
     peak = max(smooth.running_median(early, width)[width // 2 :])
     ratio = max(peak / first, 1.0) if first > 0 else 1.0
     if ratio > 2 and smooth.median(loss.late()) > 0.7 * peak:
-        return Unclear("the loss went up early and has not come back: that is no spike")
+        return Unclear("the loss rose early and stayed high, so this is not a spike")
     return Reading(early_peak_over_start=ratio)
 
 
 def loss_epoch_sawtooth(loss: Shape, epochs: Sequence[int]) -> Answer:
     if loss.per_epoch:
-        return Unclear("each point is the mean of an epoch: nothing between the boundaries is in it")
+        return Unclear("each point is the mean of an epoch, which hides the jumps at epoch boundaries")
     marks = [mark for mark in sorted(set(epochs)) if loss.steps and loss.steps[0] < mark <= loss.steps[-1]]
     if len(marks) < 3:
-        return Unclear(f"{len(marks)} epoch boundaries lie within the curve, three are needed")
+        return Unclear(f"{len(marks)} epoch boundaries lie within the curve; three are needed")
     edges = [bisect_left(loss.steps, mark) for mark in marks]
     length = min(b - a for a, b in pairwise([0, *edges, len(loss.values)]))
     if length < 10:
-        return Unclear(f"an epoch has only {length} logged losses, ten are needed to see a jump between two")
+        return Unclear(f"an epoch has only {length} logged losses; ten are needed to see jumps between epochs")
     scale = max(abs(loss.start), loss.start_error)
     near = max(3, min(20, length // 5))
     jumps, drifts = [], []
@@ -225,7 +225,7 @@ def loss_epoch_sawtooth(loss: Shape, epochs: Sequence[int]) -> Answer:
 
 def init_loss(series: Series, chance: float | None, per_epoch: bool) -> Answer:
     if chance is None or not chance > 0:
-        return Unclear("the loss that guessing would give is not known")
+        return Unclear("the loss of guessing is unknown")
     if per_epoch:
         return Unclear("the first point is the mean of an epoch, not the loss of the untrained model")
     if not series.values:

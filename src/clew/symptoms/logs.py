@@ -98,7 +98,7 @@ def _read(path: str, file: BinaryIO, head: bytes) -> Log:
     from clew.symptoms.logs_tensorboard import is_event_file
 
     if not head.strip(b"\0 \t\r\n"):
-        raise ClewError(f"{path} is empty: there is nothing to read." if not head else f"{path} holds no text.")
+        raise ClewError(f"{path} is empty: there is nothing to read." if not head else f"{path} contains no text.")
     if is_event_file(head):
         return _events(path, file)
     if "tfevents" in os.path.basename(path):
@@ -173,10 +173,10 @@ def _table(path: str, lines: Lines, first: list[str]) -> Log | None:
     notes: list[str] = []
     odd = read_csv(lines, mark, reader, column_name(os.path.basename(path)))
     if odd:
-        notes.append(f"{odd} row{'s' * (odd != 1)} that did not fit the header left out.")
+        notes.append(f"{odd} row{'s' * (odd != 1)} that did not match the header left out.")
     form = {",": "CSV", "\t": "TSV", ";": "CSV with semicolons"}[mark]
     if all(name.startswith("column_") for name in reader.points.held):
-        notes.append("the table has no header, so its columns have no meaning for clew; add a line with their names.")
+        notes.append("the table has no header; add a line with the column names.")
     return _log(path, form, reader.points.resolve(), [*notes, *lines.notes])
 
 
@@ -197,7 +197,7 @@ def _text(path: str, lines: Lines) -> Log:
 
 def _log(path: str, form: str, found: Resolved, notes: Iterable[str]) -> Log:
     if not found.series:
-        raise ClewError(f"{path} holds no numbers with names that clew can read as curves.")
+        raise ClewError(f"{path} contains no named numbers that clew can read as curves.")
     meant = _meanings({source: len(held.steps) for source, held in found.series.items()})
     taken: dict[str, str] = {}
     series, understood = [], []

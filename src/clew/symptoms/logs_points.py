@@ -90,11 +90,11 @@ class Points:
             axis, went_back = "order", 0
             steps = self.ordinals
         if axis == "order" and len(self.clocks) > 1:
-            notes.append("no counter of steps was found that tells the points apart; they are numbered in order.")
+            notes.append("no step counter was found, so the points are numbered in order of appearance.")
         if went_back:
             times = "once" if went_back == 1 else f"{went_back} times"
             notes.append(
-                f"the step counter goes back {times}, as after a restart; where steps overlap the later count."
+                f"the step counter goes back {times}, as after a restart; the later values count where steps overlap."
             )
         if self.turned_away:
             notes.append(f"only the first {MOST_RECORDS} records were read.")

@@ -74,31 +74,31 @@ def main_metric(series: Mapping[str, Series]) -> Metric | None:
 
 def train_val_gap(loss: Shape | None, held_out: Shape) -> Answer:
     if loss is None or not loss.values:
-        return Unclear("there is no training loss to compare the validation loss with")
+        return Unclear("no training loss was recorded to compare the validation loss with")
     if loss.signed:
-        return Unclear("the training loss starts at or around zero, so a share of its start says nothing")
+        return Unclear("the training loss starts at or around zero, so a ratio to its start is meaningless")
     late = [(step, value) for step, value in zip(held_out.steps, held_out.values, strict=True) if step > loss.steps[0]]
     late = late[-max(1, len(late) // 3) :]
     if not late or len(loss.values) < (2 if loss.per_epoch else 10):
-        return Unclear("there is no validation loss after the start of training, or too little training loss")
+        return Unclear("no validation loss was recorded after the start of training, or too few training losses")
     gaps = [value - _around(loss, step) for step, value in late]
     if _error(loss) / len(gaps) ** 0.5 > 0.06 * loss.start:
-        return Unclear("the training loss is too noisy to say how far validation lies from it")
+        return Unclear("the training loss is too noisy to compare the validation loss with it")
     return Reading(gap_over_start=smooth.median(gaps) / loss.start, evaluations=len(gaps))
 
 
 def val_erratic(loss: Shape | None, held_out: Shape) -> Answer:
     if loss is None or not loss.values:
-        return Unclear("there is no training loss to compare the validation curve with")
+        return Unclear("no training loss was recorded to compare the validation curve with")
     values = held_out.values
     if len(values) < 5:
-        return Unclear(f"there are {len(values)} evaluations, five are needed")
+        return Unclear(f"there are {len(values)} evaluations; five are needed")
     trained = [_around(loss, step) for step in held_out.steps]
     # The first evaluation comes after some training, so what was gained before it counts from the starting loss.
     first = values[0] if loss.signed else max(values[0], loss.start)
     gain, train_gain = first - min(values), max(trained[0], loss.start) - min(trained)
     if gain <= 0.05 * abs(first) or train_gain <= max(0.0, 2 * _error(loss)):
-        return Unclear("validation or training never improved, so there is nothing to measure a jump against")
+        return Unclear("validation or training never improved, so jumps have no scale")
     jumps = [
         max(0.0, (b - a) / gain) - max(0.0, (trained[i + 1] - trained[i]) / train_gain)
         for i, (a, b) in enumerate(pairwise(values))
@@ -108,9 +108,9 @@ def val_erratic(loss: Shape | None, held_out: Shape) -> Answer:
 
 def metric_at_chance(metric: Metric, chance: float | None, constant: float | None) -> Answer:
     if not metric.rises:
-        return Unclear(f"{metric.name} has no known best value to measure a gain against")
+        return Unclear(f"{metric.name} has no known best value, so a gain cannot be measured")
     if len(metric.curve.values) < 3:
-        return Unclear(f"{metric.name} was recorded {len(metric.curve.values)} times, three are needed")
+        return Unclear(f"{metric.name} was recorded {len(metric.curve.values)} times; three are needed")
     known = constant if constant is not None and metric.word in ACCURACY else CONSTANT[metric.word]
     guessed = known is None
     if known is None:
@@ -119,13 +119,13 @@ def metric_at_chance(metric: Metric, chance: float | None, constant: float | Non
     if known is None and smooth.median(late) < AT_CHANCE * metric.best:
         known = 0.0  # whatever a constant answer scores, it is not less than nothing
     if known is None:
-        return Unclear(f"what a constant answer scores in {metric.name} is not known")
+        return Unclear(f"the {metric.name} of a constant prediction is unknown")
     floor = known * metric.best if known <= 1 else known
     if not floor < metric.best:
-        return Unclear("a constant answer is already perfect")
+        return Unclear("a constant prediction is already perfect")
     gain = (smooth.median(late) - floor) / (metric.best - floor)
     if guessed and 0.05 <= gain < 0.5:
-        return Unclear("better than guessing evenly, which a constant answer is too when one class is frequent")
+        return Unclear("better than uniform guessing, which a constant prediction also is when one class is frequent")
     return Reading(gain_over_constant=gain, constant=floor)
 
 
@@ -140,20 +140,20 @@ def metric_nonfinite(series: Mapping[str, Series], loss: Shape | None) -> Answer
 
 def metric_vs_loss(metric: Metric, loss: Shape | None) -> Answer:
     if loss is None or not loss.values or loss.signed:
-        return Unclear("there is no training loss with a level to compare the metric with")
+        return Unclear("no training loss with a stable level was recorded to compare the metric with")
     values, steps = metric.curve.values, metric.curve.steps
     if len(values) < 4:
-        return Unclear(f"{metric.name} was recorded {len(values)} times, four are needed")
+        return Unclear(f"{metric.name} was recorded {len(values)} times; four are needed")
     if steps[-1] < loss.steps[0] or steps[0] > loss.steps[-1]:
         return Unclear(f"{metric.name} and the loss were not recorded over the same steps")
     if not loss.start:
-        return Unclear("the loss begins at zero, so nothing can be a share of it")
+        return Unclear("the loss begins at zero, so a ratio to it is meaningless")
     tail = max(1, len(values) // 4)
     early, late = smooth.median(values[:tail]), smooth.median(values[-tail:])
     sign = 1.0 if metric.rises else -1.0
     room = metric.best - early if metric.rises else early
     if metric.rises and early >= 0.95 * metric.best:
-        return Unclear(f"{metric.name} was near its best from the first time it was recorded")
+        return Unclear(f"{metric.name} was near its best at its first recorded value")
     scatter = smooth.noise(values) if len(values) >= 6 else 0.0
     gain = sign * (late - early)
     gained = gain > max(0.02 * abs(room), 2 * scatter / tail**0.5)
@@ -170,7 +170,7 @@ def metric_vs_loss(metric: Metric, loss: Shape | None) -> Answer:
         return Seen("loss_falls_metric_flat", **figures)
     if change < 0.05 and change_error <= 0.03 and abs(gain) <= max(0.02 * abs(room), 2 * scatter / tail**0.5):
         return Seen("neither_moves", **figures)
-    return Unclear("loss and metric move too little, or apart, to say that they move together")
+    return Unclear("loss and metric move too little, or differently, to be called aligned")
 
 
 def _much_worse(metric: Metric, early: float, late: float, scatter: float) -> bool:
@@ -196,7 +196,7 @@ def too_good_too_soon(metric: Metric, epochs: tuple[int, ...], per_epoch: bool) 
     elif per_epoch and len(curve.values) > 1:
         first = list(curve.values[:1])
     else:
-        return Unclear(f"{metric.name} comes close to perfect, and where the first epoch ends is not known")
+        return Unclear(f"{metric.name} comes close to perfect, but where the first epoch ends is unknown")
     if not first:
         return Unclear("nothing was evaluated within the first epoch")
     return Seen("suspicious" if max(first) >= limit else "plausible", first_epoch=max(first))

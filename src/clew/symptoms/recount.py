@@ -45,7 +45,7 @@ def accuracy_recounted(series: Mapping[str, Series], passes: Sequence[Pass]) -> 
     """The printed figure must lie near some pass, or between the passes before and after it."""
     counted = sorted(held for held in passes if held.asked >= LEAST)
     if not counted:
-        return Unclear("no pass over held-out examples with known labels was counted")
+        return Unclear("no evaluation pass over held-out examples with labels was observed")
     accuracies = {name: held for name, held in series.items() if _is_accuracy(name) and held.values}
     printed = {name: held for name, held in accuracies.items() if meaning(name).split}
     unsaid = not printed and len(accuracies) == 1
@@ -70,7 +70,8 @@ def accuracy_recounted(series: Mapping[str, Series], passes: Sequence[Pass]) -> 
 def counted_apart(measured: Mapping[str, Value]) -> str:
     """The sentence of an accuracy that is not the one counted."""
     printed, counted = (f"{measured[name]:.1%}" for name in ("printed", "counted"))
-    return f"{measured['metric']} is printed as {printed}; of {measured['answers']:.0f} answers {counted} are right."
+    of = f"{counted} of {measured['answers']:.0f} predictions"
+    return f"{measured['metric']} is printed as {printed}; clew counts {of} as correct."
 
 
 def _late(counted: Sequence[Pass]) -> list[Pass]:

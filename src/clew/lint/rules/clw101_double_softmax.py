@@ -42,7 +42,7 @@ def check(script: Script) -> Iterator[Hit]:
         yield Hit(
             loss.node,
             f"{loss.name} applies {APPLIES[loss.wants]} itself, but its input already went through {name}"
-            + (", which changes nothing here and misleads whoever reads it as logits." if harmless else "."),
+            + (", which is a no-op here and misleads readers who take it for logits." if harmless else "."),
             "look" if harmless else "",
             related=script.related(value, f"{name} is applied here"),
         )

@@ -39,7 +39,9 @@ def check(script: Script) -> Iterator[Hit]:
         if beside(script, call, operand) or all(value.kind == "made" and value.name == "linear" for value in values):
             fix = Fix("take the last axis", False, (script.replace(given, "-1"),))
             yield Hit(
-                call, "softmax over axis 0 lets the examples of a batch compete; classes lie on the last axis.", fix=fix
+                call,
+                "softmax over axis 0 normalises across the examples of a batch; the classes are on the last axis.",
+                fix=fix,
             )
     for call, _ in script.calls_to("torch.nn.", "Softmax", "LogSoftmax"):
         given = script.arg(call, 0, "dim")
@@ -47,7 +49,9 @@ def check(script: Script) -> Iterator[Hit]:
         if given is not None and script.constant(given) == 0 and (in_sequence(script, call) or kept):
             fix = Fix("take the last axis", False, (script.replace(given, "-1"),))
             yield Hit(
-                call, "softmax over axis 0 lets the examples of a batch compete; classes lie on the last axis.", fix=fix
+                call,
+                "softmax over axis 0 normalises across the examples of a batch; the classes are on the last axis.",
+                fix=fix,
             )
 
     yield from picked(script)
@@ -67,13 +71,13 @@ def over_one(script: Script) -> Iterator[Hit]:
             axis, operand = by_object(script, call)
         known = operand is not None and axis in (-1, 1) and axis is not True
         if known and one_wide(script, operand, script.where(call), axis, 8):
-            yield Hit(call, "runs along an axis of one entry: every weight is 1, whatever the scores.", "likely")
+            yield Hit(call, "runs over an axis of size one: every weight is 1, whatever the scores.", "likely")
     for call, _ in script.calls_to("torch.nn.", "Softmax"):
         above = script.parent(call)
         items = above.args if isinstance(above, ast.Call) and text(above.func).endswith("Sequential") else []
         before = items[items.index(call) - 1] if call in items[1:] else None
         if isinstance(before, ast.Call) and units(script, before, -1, script.constant(script.arg(call, 0, "dim"))):
-            yield Hit(call, "runs along an axis of one entry: every weight is 1, whatever the scores.", "likely")
+            yield Hit(call, "runs over an axis of size one: every weight is 1, whatever the scores.", "likely")
 
 
 def by_object(script: Script, call: ast.Call) -> tuple[Any, Any]:
@@ -133,7 +137,7 @@ def over_width(script: Script) -> Iterator[Hit]:
         if operand is None or axis not in (-1, 2, 3) or isinstance(axis, bool):
             continue
         if image(script, operand, script.where(call), 5) and of_model(script, operand, script.where(call)):
-            yield Hit(call, "runs along the image; the classes of a convolution's output lie on axis 1.", "likely")
+            yield Hit(call, "runs along the image; the classes of a convolution's output are on axis 1.", "likely")
 
 
 def of_model(script: Script, node: Any, where: Where) -> bool:
@@ -184,9 +188,7 @@ def attended(script: Script) -> Iterator[Hit]:
         where = script.where(call)
         product = peeled(script, operand, where)
         if similarity(script, product) and spent(script, call) and not normalised(where.block.scope):
-            yield Hit(
-                call, "weighs the queries against each other; attention sums to one over the keys, dim=-1.", "likely"
-            )
+            yield Hit(call, "normalises over the queries; attention must sum to one over the keys, dim=-1.", "likely")
 
 
 def spent(script: Script, call: ast.Call) -> bool:
@@ -248,7 +250,7 @@ def picked(script: Script) -> Iterator[Hit]:
         where = script.where(call)
         if scores(script, operand, where, 3):
             fix = Fix("take the last axis", False, (script.replace(given, "-1"),))
-            yield Hit(call, "takes the best example of each class; the classes lie on the last axis.", "likely", fix)
+            yield Hit(call, "takes the best example of each class; the classes are on the last axis.", "likely", fix)
 
 
 def compared(script: Script, call: ast.Call) -> bool:

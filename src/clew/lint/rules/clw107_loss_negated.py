@@ -6,7 +6,7 @@ Why it matters: the model is trained to be wrong. With a bounded metric the curv
 learn.
 Silent when: names around it speak of attacks, adversaries, ascent, unlearning or reversal, or the loss is weighed
 against others.
-Fix: drop the minus, or the flag.
+Fix: remove the minus, or the flag.
 """
 
 import ast
@@ -42,12 +42,16 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         minus = negative(end.node, end.where, losses)
         if minus is not None:
-            fix = Fix("drop the minus", False, (script.replace(minus, script.source(minus.operand)),))
-            yield Hit(minus, "the optimiser descends what it is given: with this minus it climbs the loss.", fix=fix)
+            fix = Fix("remove the minus", False, (script.replace(minus, script.source(minus.operand)),))
+            yield Hit(
+                minus, "the optimiser minimises what it is given: with this minus it maximises the loss.", fix=fix
+            )
     for call, _ in script.calls_to("torch.optim.", *(name for name in script.module.calls if name[:1].isupper())):
         given = script.arg(call, -1, "maximize")
         if given is not None and script.constant(given) is True and not MEANT.search(names_around(script, call)):
-            yield Hit(given, "maximize=True makes the optimiser climb, and the loss of this file is one to descend.")
+            yield Hit(
+                given, "maximize=True makes the optimiser maximise, and the loss of this file should be minimised."
+            )
 
 
 def climbed(script: Script) -> Iterator[Hit]:
@@ -61,9 +65,9 @@ def climbed(script: Script) -> Iterator[Hit]:
         if wrong:
             yield Hit(
                 statement_of(end.node, end.where),
-                f"the optimiser descends what it is given, and {wrong} should grow: a minus is missing."
+                f"the optimiser minimises what it is given, and {wrong} should grow: a minus is missing."
                 if not wrong.startswith("minus")
-                else "the divergence is taken away from the loss: the optimiser makes it grow.",
+                else "the divergence is subtracted from the loss, so the optimiser increases it.",
             )
 
 

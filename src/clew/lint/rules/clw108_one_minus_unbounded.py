@@ -60,7 +60,7 @@ def check(script: Script) -> Iterator[Hit]:
         elif becomes_loss(script, node) or in_loss(script, node):
             for product, where in products(script, node.right, script.where(node), 8):
                 if not normalised(script, product, where):
-                    told = "one minus a product of vectors that nothing has normalised: it falls as they grow."
+                    told = "one minus a dot product of unnormalised vectors falls without bound as they grow."
                     yield Hit(node, told)
                     break
 

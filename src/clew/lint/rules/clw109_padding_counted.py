@@ -62,7 +62,7 @@ def in_metrics(script: Script) -> Iterator[Hit]:
         if any(KEEPS.search(getattr(part, "attr", getattr(part, "id", ""))) for part in ast.walk(scope.node)):
             continue
         if ignores(script, scope):
-            yield Hit(node, "counts all positions, those that the loss ignores included.", "likely")
+            yield Hit(node, "counts all positions, including those that the loss ignores.", "likely")
 
 
 def in_pools(script: Script) -> Iterator[Hit]:
@@ -83,7 +83,11 @@ def in_pools(script: Script) -> Iterator[Hit]:
         )
         words = [getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(scope.node)]
         if padded and not any(KEEPS.search(word) for word in words):
-            yield Hit(call, "averages over the padded positions too: short texts are pulled towards nothing.", "look")
+            yield Hit(
+                call,
+                "averages over the padded positions too: short texts are pulled towards the padding vector.",
+                "look",
+            )
 
 
 KEEPS = re.compile(r"mask|pad|ignore|valid|keep|lengths?$|^lens$|active|not_pad", re.I)
@@ -152,7 +156,7 @@ def copied_labels(script: Script) -> Iterator[Hit]:
         if script.constant(target.slice) == "labels" and is_ids(once(value, where)) and pads(script, where.block.scope):
             yield Hit(
                 script.statement(target),
-                "the labels are the padded input ids: padding is learned and counted in the loss.",
+                "the labels are the padded input ids, so padding counts in the loss.",
             )
     for node in script.module.nodes.get(ast.Dict, []):
         for key, value in zip(node.keys, node.values, strict=True):
@@ -162,12 +166,12 @@ def copied_labels(script: Script) -> Iterator[Hit]:
                 and is_ids(once(value, script.where(node)))
                 and pads(script, script.scope(node))
             ):
-                yield Hit(value, "the labels are the padded input ids: padding is learned and counted in the loss.")
+                yield Hit(value, "the labels are the padded input ids, so padding counts in the loss.")
     for scope in script.module.scopes:
         for call in scope.calls:
             given = script.arg(call, -1, "labels")
             if given is not None and is_ids(once(given, script.where(call))) and pads(script, scope):
-                yield Hit(given, "the labels are the padded input ids: padding is learned and counted in the loss.")
+                yield Hit(given, "the labels are the padded input ids, so padding counts in the loss.")
 
 
 COPIES = ("clone", "copy", "to", "squeeze", "flatten", "long", "detach")
@@ -252,7 +256,7 @@ def padded_sequences(script: Script) -> Iterator[Hit]:
             (".transpose", ".permute")
         )
         if loss.wants == "logits" and (turned or (flattened(loss.prediction) and flattened(loss.target))):
-            says = "sequences are padded, and the loss counts the padded positions: it has no ignore_index."
+            says = "sequences are padded, and the loss has no ignore_index: it counts the padded positions."
             yield Hit(loss.node, says, "likely" if here else "look")
 
 

@@ -33,15 +33,13 @@ def check(script: Script) -> Iterator[Hit]:
         if end.cut is not None and end.cut.reason in SAYS:
             yield Hit(
                 loss_line(end.cut.node, end.node, script),
-                f"{SAYS[end.cut.reason]}, and all of the loss comes through it.",
+                f"{SAYS[end.cut.reason]}, and the whole loss passes through it.",
             )
         elif end.cut is None:
             for part in terms(script, end.node, end.where):
                 stopped = cut(script, part, script.where(part))
                 if stopped is not None and stopped.reason in SAYS:
-                    yield Hit(
-                        stopped.node, f"{SAYS[stopped.reason]}: this term of the loss changes no parameter.", "likely"
-                    )
+                    yield Hit(stopped.node, f"{SAYS[stopped.reason]}: this loss term trains no parameter.", "likely")
 
 
 def terms(script: Script, node: Any, where: Where, deep: int = 4) -> list[Any]:

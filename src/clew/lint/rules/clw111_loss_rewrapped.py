@@ -15,7 +15,7 @@ from clew.lint.gradient import WRAPPING, computed, ends
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
 
-SAYS = "a tensor built anew has no history: backward stops here and no parameter gets a gradient."
+SAYS = "a new tensor has no autograd history: backward stops here and no parameter gets a gradient."
 
 
 @rule(

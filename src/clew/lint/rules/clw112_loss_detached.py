@@ -14,10 +14,10 @@ from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
 
 SAYS = {
-    "item": "a Python number has no history",
-    "numpy": "a numpy array has no history",
-    "detach": "detach cuts the history",
-    "data": ".data cuts the history",
+    "item": "a Python number has no autograd history",
+    "numpy": "a numpy array has no autograd history",
+    "detach": "detach() cuts the graph",
+    "data": ".data cuts the graph",
 }
 
 
@@ -25,4 +25,4 @@ SAYS = {
 def check(script: Script) -> Iterator[Hit]:
     for end in ends(script):
         if end.cut is not None and end.cut.reason in SAYS:
-            yield Hit(end.cut.node, f"{SAYS[end.cut.reason]}, and all of the loss comes through it.")
+            yield Hit(end.cut.node, f"{SAYS[end.cut.reason]}, and the whole loss passes through it.")

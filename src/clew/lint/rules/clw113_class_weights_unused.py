@@ -55,7 +55,7 @@ def check(script: Script) -> Iterator[Hit]:
                 )
                 and not read(script, name, scope)
             ):
-                yield Hit(made.node, f"{name} is computed and nothing reads it: the loss treats all classes alike.")
+                yield Hit(made.node, f"{name} is computed and never used: the loss weights all classes equally.")
     for call, _ in script.calls_to("sklearn.datasets.", "make_classification"):
         shares = script.arg(call, -1, "weights")
         if (
@@ -64,7 +64,7 @@ def check(script: Script) -> Iterator[Hit]:
             and not aware(script)
         ):
             yield Hit(
-                shares, "one class is rare, and nothing in this file weighs, resamples or judges by class.", "look"
+                shares, "one class is rare, and nothing in this file weights, resamples or evaluates by class.", "look"
             )
 
     yield from counted(script)
@@ -83,7 +83,7 @@ def unused_attribute(script: Script) -> Iterator[Hit]:
             read_ = any(isinstance(node, ast.Attribute) and node.attr == name for node in script.loads(name))
             read_ = read_ or not script.mentions("CrossEntropyLoss", "cross_entropy", "BCEWithLogitsLoss", "NLLLoss")
             if not read_ and script.project.neighbours_with(script.module.path, f".{name}") == 0:
-                yield Hit(made.node, f"self.{name} is computed and nothing reads it: the loss treats all alike.")
+                yield Hit(made.node, f"self.{name} is computed and never used: the loss weights all classes equally.")
 
 
 def unused_sampler(script: Script) -> Iterator[Hit]:
@@ -92,7 +92,9 @@ def unused_sampler(script: Script) -> Iterator[Hit]:
         statement = script.statement(call)
         target = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is call else None
         if isinstance(target, ast.Name) and not read(script, target.id, script.scope(call)):
-            yield Hit(call, f"{target.id} is made and no loader is given it: classes are drawn as they come.")
+            yield Hit(
+                call, f"{target.id} is built and passed to no loader: classes are drawn at their natural frequency."
+            )
 
 
 def laid_out(script: Script) -> Iterator[Hit]:
@@ -109,7 +111,7 @@ def laid_out(script: Script) -> Iterator[Hit]:
     functions = ("binary_cross_entropy_with_logits", "binary_cross_entropy", "cross_entropy")
     losses += [call for call, _ in script.calls_to("torch.nn.functional.", *functions) if len(call.args) < 3]
     for call in losses[:1]:
-        yield Hit(call, f"{rare_one}, and the loss weighs all alike.", "look")
+        yield Hit(call, f"{rare_one}, and the loss weights all classes equally.", "look")
 
 
 def only_told(script: Script) -> Iterator[Hit]:
@@ -125,7 +127,7 @@ def only_told(script: Script) -> Iterator[Hit]:
             for call, dotted in script.calls_to("torch.nn.", "BCEWithLogitsLoss", "BCELoss", "CrossEntropyLoss"):
                 if not call.args and not call.keywords:
                     last = dotted.rsplit(".", 1)[-1]
-                    told = f"{name} is {share:.2%} and goes nowhere but to the screen: {last} weighs all alike."
+                    told = f"{name} is {share:.2%} and is only printed: {last} weights all classes equally."
                     yield Hit(call, told, "look")
                     return
 
@@ -208,7 +210,9 @@ def counted(script: Script) -> Iterator[Hit]:
     for call, dotted in script.calls_to("torch.nn.", "BCEWithLogitsLoss", "BCELoss", "CrossEntropyLoss"):
         if not call.args and not call.keywords:
             last = dotted.rsplit(".", 1)[-1]
-            yield Hit(call, f"positives and negatives are counted in this file, and {last} weighs them alike.", "look")
+            yield Hit(
+                call, f"positives and negatives are counted in this file, and {last} weights them equally.", "look"
+            )
 
 
 POSITIVES = re.compile(

@@ -59,7 +59,7 @@ def reduced(script: Script, call: ast.Call) -> Iterator[Hit]:
     if over_features or batch_first(script, operand, script.where(call), 8):
         yield Hit(call, f"{name} over axis 0 mixes the examples of the batch.")
     elif name in ("mean", "sum", "max", "amax") and embedded(script, operand, call):
-        yield Hit(call, f"{name} over axis 0 of what the batch was embedded as mixes its examples.", "look")
+        yield Hit(call, f"{name} over axis 0 of the embedded batch mixes its examples.", "look")
 
 
 def of_linear(script: Script, node: Any, call: ast.Call) -> bool:
@@ -100,9 +100,7 @@ def over_one(script: Script, call: ast.Call) -> Iterator[Hit]:
     if direct and isinstance(made, ast.Call) and str(values[0].owner and values[0].owner.name).endswith("Linear"):
         home = script.at_home(values[0].owner.where) if values[0].owner and values[0].owner.where else script
         if home.constant(script.arg(made, 1, "out_features")) == 1:
-            yield Hit(
-                call, "softmax over an axis that is one wide: every weight is one. Take the axis of the positions."
-            )
+            yield Hit(call, "softmax over an axis of size one: every weight is 1. Use the axis of the positions.")
 
 
 def plain_call(node: Any, where: Where) -> ast.Call | None:

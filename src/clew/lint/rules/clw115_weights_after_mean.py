@@ -51,7 +51,7 @@ def check(script: Script) -> Iterator[Hit]:
         others = [part for part in parts if not any(part is one for one, _ in held)]
         if len(held) == 1 and any(each(script, part, where, held[0][0]) for part in others):
             loss = held[0][1]
-            yield Hit(loss.node, f"{loss.name} is averaged over the batch before the weights of the examples come in.")
+            yield Hit(loss.node, f"{loss.name} is averaged over the batch before the example weights are applied.")
 
 
 def factors(node: ast.expr) -> Iterator[ast.expr]:

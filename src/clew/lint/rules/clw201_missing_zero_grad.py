@@ -37,10 +37,10 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         seen.add(event.node)
         before = [e for e in program.events(loop.block.scope) if e.kind == "zero"]
-        late = " (they are cleared outside this loop only)" if before else ""
+        late = " (they are cleared only outside this loop)" if before else ""
         yield Hit(
             here(script, event),
-            f"adds to the gradients of the steps before; nothing in this loop clears them{late}.",
+            f"adds to the gradients of earlier steps; nothing in this loop clears them{late}.",
             "likely" if before else "",
         )
     yield from in_windows(script, seen)
@@ -64,7 +64,7 @@ def by_hand(script: Script) -> Iterator[Hit]:
         for event in steps if cleared and not whole else ():
             before = [one for one in back if one.order < event.order]
             if event.who not in cleared and before and not event.maybe:
-                yield Hit(before[-1].node, f"adds to the gradients of the steps before; nothing clears {event.who}.")
+                yield Hit(before[-1].node, f"adds to the gradients of earlier steps; nothing clears {event.who}.")
 
 
 def in_windows(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
@@ -81,7 +81,7 @@ def in_windows(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
             continue
         if steps[0].order > inner[0].order:
             seen.add(inner[0].node)
-            yield Hit(inner[0].node, "adds to the gradients of all updates before; nothing clears them after a step.")
+            yield Hit(inner[0].node, "adds to the gradients of all earlier updates; nothing clears them after a step.")
 
 
 def now_and_then(script: Script, loop: Loop, steps: list[Event]) -> Iterator[Hit]:
@@ -98,7 +98,9 @@ def now_and_then(script: Script, loop: Loop, steps: list[Event]) -> Iterator[Hit
     )
     if counts and len(gates) == 1:
         yield Hit(
-            here(script, zeros[0]), "clears now and then, while every turn steps on all gradients since.", "likely"
+            here(script, zeros[0]),
+            "clears only now and then, while every iteration steps on everything accumulated since.",
+            "likely",
         )
 
 
@@ -149,9 +151,7 @@ def alone(script: Script, scope: Scope, seen: set[ast.AST]) -> Iterator[Hit]:
         event = next(event for event in events if event.kind == "backward")
         if event.node not in seen and not event.through and len(scope.params) > 0 and "test" not in scope.name:
             seen.add(event.node)
-            yield Hit(
-                event.node, "adds to the gradients of the steps before; nothing in this file clears them.", "likely"
-            )
+            yield Hit(event.node, "adds to the gradients of earlier steps; nothing in this file clears them.", "likely")
 
 
 def hidden(script: Script, loop: Loop) -> bool:

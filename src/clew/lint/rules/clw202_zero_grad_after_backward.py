@@ -42,7 +42,7 @@ def every_turn(script: Script) -> Iterator[Hit]:
         steps = loop.of("step", "scaler_step")
         if len(zeros) != 1 or len(back) != 1 or zeros[0].order > back[0].order:
             continue
-        says = "clears the gradients before every batch, but the step comes only after several: the others are lost."
+        says = "clears the gradients before every batch, but steps only after several: the others are lost."
         if len(steps) == 1 and steps[0].order > back[0].order:
             gates = [block for block in steps[0].block.chain() if block.kind == "if" and isinstance(block.node, ast.If)]
             if any(modulo(gate.node.test) for gate in gates if isinstance(gate.node, ast.If)):

@@ -100,7 +100,9 @@ def swapped(script: Script, scope: Scope, events: list[Event]) -> Iterator[Hit]:
         follow = plain[at + 2] if len(plain) > at + 2 else None
         twice = follow is not None and sum(other.who == follow.who for other in plain if other.kind == follow.kind) > 1
         if follow is not None and follow.kind in ("step", "maybe_step") and twice and not used(script, event):
-            yield Hit(follow.node, f"steps {follow.who} with the gradients that {event.who} was cleared for.")
+            yield Hit(
+                follow.node, f"steps {follow.who}, although the gradients were cleared and computed for {event.who}."
+            )
 
 
 def made_here(event: Event) -> bool:

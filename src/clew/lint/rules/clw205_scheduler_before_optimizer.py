@@ -25,5 +25,5 @@ def check(script: Script) -> Iterator[Hit]:
         if steps and plans and not plans[0].node.args and all(plans[0].order < step.order for step in steps):
             yield Hit(
                 here(script, plans[0]),
-                "steps before the optimiser in each turn, so the first value of the schedule is skipped.",
+                "steps before the optimiser in each iteration, so the schedule's first value is skipped.",
             )

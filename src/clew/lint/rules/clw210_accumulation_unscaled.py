@@ -29,7 +29,7 @@ def check(script: Script) -> Iterator[Hit]:
             if event.block is loop.block and not event.through and undivided(script, event):
                 yield Hit(
                     here(script, event),
-                    f"every {period(gate)} batches add up to one step, and the loss is not divided by that number.",
+                    f"{period(gate)} batches accumulate into one step, but the loss is not divided by that number.",
                 )
 
     yield from nested(script)
@@ -50,7 +50,9 @@ def per_call(script: Script) -> Iterator[Hit]:
         gates = {gate(event.block, scope.body) for event in rest}
         found = gates.pop() if len(gates) == 1 else None
         if found is not None and len(rest) > 1 and undivided(script, back[0]):
-            told = f"every {period(found)} batches add up to one step, and the loss is not divided by that number."
+            told = (
+                f"every {period(found)} batches accumulate into one step, but the loss is not divided by that number."
+            )
             yield Hit(back[0].node, told)
 
 
@@ -68,7 +70,7 @@ def in_function(script: Script) -> Iterator[Hit]:
         near = back[0].block.loops()
         if len(near) == 1 and back[0].block is near[0] and micro(near[0]) and undivided(script, back[0]):
             count = ast.unparse(near[0].node.iter)  # type: ignore[attr-defined]
-            yield Hit(back[0].node, f"{count} adds up to one step, and the loss is not divided by that number.")
+            yield Hit(back[0].node, f"{count} accumulates into one step, and the loss is not divided by that number.")
 
 
 def nested(script: Script) -> Iterator[Hit]:
@@ -84,7 +86,7 @@ def nested(script: Script) -> Iterator[Hit]:
             continue
         if undivided(script, back[0]) and not steps[0].through:
             count = ast.unparse(near[0].node.iter)  # type: ignore[attr-defined]
-            yield Hit(back[0].node, f"{count} adds up to one step, and the loss is not divided by that number.")
+            yield Hit(back[0].node, f"{count} accumulates into one step, and the loss is not divided by that number.")
 
 
 def micro(block: Block) -> bool:

@@ -37,4 +37,4 @@ def check(script: Script) -> Iterator[Hit]:
             event for event in program.events(scope) if event.order > last and event.kind in ("step", "scaler_step")
         ]
         if not later:
-            yield Hit(gate.test, "the batches after the last multiple are not stepped at the end of the loop.")
+            yield Hit(gate.test, "the batches left over at the end of the loop are never stepped.")

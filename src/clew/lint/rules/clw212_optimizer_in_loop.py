@@ -41,7 +41,7 @@ def check(script: Script) -> Iterator[Hit]:
         if sure or "epoch" in target(around[0]) or (target(around[0]) in ("_", "e", "ep", "i") and counted(around[0])):
             yield Hit(
                 call,
-                f"{name} is made anew in every turn of the loop and forgets its state.",
+                f"{name} is recreated in every iteration and loses its state.",
                 "certain" if sure else "likely",
             )
 
@@ -73,7 +73,7 @@ def each_step(script: Script) -> Iterator[Hit]:
         looped = [where for _, where in calls if where.block.loops()]
         if {"backward", "step"} <= kinds and calls and len(looped) == len(calls) and not script.tests:
             name = dotted.rsplit(".", 1)[-1]
-            yield Hit(call, f"{name} is made anew for every step and forgets its state.", "likely")
+            yield Hit(call, f"{name} is recreated for every step and loses its state.", "likely")
     for node in script.module.statements.get(ast.Assign, []) if script.mentions("backward") else ():
         where = script.where(node)
         scope = where.block.scope
@@ -109,7 +109,7 @@ def each_epoch(script: Script, scope: Scope, call: ast.Call, model: str) -> Iter
         head = f"{target(around[0])} {over(around[0])} {scope.name.lower()}" if around else ""
         if "epoch" not in head or not said or fresh(said, around[0]):
             return
-    yield Hit(call, f"{scope.name} is called for every epoch, and each call forgets the optimiser's state.", "likely")
+    yield Hit(call, f"{scope.name} is called for every epoch, and each call discards the optimiser's state.", "likely")
 
 
 def by_method(script: Script, loops: dict[Block, Loop]) -> Iterator[Hit]:
@@ -128,7 +128,7 @@ def by_method(script: Script, loops: dict[Block, Loop]) -> Iterator[Hit]:
             model = owner(script.arg(made[0], 0)) if dotted.startswith("torch.optim.") else ""
             if model and "lr_scheduler" not in dotted and not fresh(model, block, call):
                 name = dotted.rsplit(".", 1)[-1]
-                yield Hit(call, f"{name} is made anew in every turn and forgets its state.", "likely")
+                yield Hit(call, f"{name} is recreated in every iteration and loses its state.", "likely")
 
 
 def by_helper(script: Script, loops: dict[Block, Loop], inner: set[Block]) -> Iterator[Hit]:
@@ -150,7 +150,7 @@ def by_helper(script: Script, loops: dict[Block, Loop], inner: set[Block]) -> It
                 name = dotted.rsplit(".", 1)[-1]
                 yield Hit(
                     node.value,
-                    f"{name} is made anew in every turn of the loop and forgets its state.",
+                    f"{name} is recreated in every iteration and loses its state.",
                     "certain" if block in inner else "likely",
                 )
 

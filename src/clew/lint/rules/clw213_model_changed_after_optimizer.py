@@ -175,7 +175,7 @@ def late(
         if not later and not adds(script, where):
             yield Hit(
                 script.statement(target),
-                f"the optimiser already holds the parameters of {model}; those of the new layer are in none.",
+                f"the optimiser was built from the old parameters of {model}; the new layer's are in no optimiser.",
             )
             return
 
@@ -195,12 +195,16 @@ def by_helper(script: Script, model: str, at: Where, made: list[tuple[str, Where
         func = values[0].func if len(values) == 1 and values[0].kind == "function" else None
         if func is not None and text(call.func) == f"{model}.{func.name}":
             if func.cls is not None and replaces(script, func, func.me):
-                yield Hit(call, f"the optimiser already holds the parameters of {model}; the new layer's are in none.")
+                yield Hit(
+                    call,
+                    f"the optimiser was built from the old parameters of {model}; the new layer's are in no optimiser.",
+                )
             continue
         name = next((name for name in func.params if argument(call, func, name) is given[0]), "") if func else ""
         if func is not None and name and replaces(script, func, name):
             yield Hit(
-                call, f"the optimiser already holds the parameters of {model}; those of the new layer are in none."
+                call,
+                f"the optimiser was built from the old parameters of {model}; the new layer's are in no optimiser.",
             )
 
 

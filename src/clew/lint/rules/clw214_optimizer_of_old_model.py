@@ -43,7 +43,7 @@ def check(script: Script) -> Iterator[Hit]:
                 and isinstance(value, ast.Call)
                 and (builds(value, model) or newly(script, value, model))
             ):
-                yield Hit(target, f"replaces {model} after the optimiser took the parameters of the one before.")
+                yield Hit(target, f"replaces {model} after the optimiser took the old model's parameters.")
     for call, model, where in made:
         if not model or "." in model or where.block.loops():
             continue
@@ -90,7 +90,7 @@ def made_again(script: Script) -> Iterator[Hit]:
                 inner = {text(call.func) for call in method.calls}
                 again = any(one.where.block.scope is method for attr in held for one in cls.attrs[attr])
                 if not again and not any("optim" in said.lower() for said in inner):
-                    yield Hit(made.node, f"makes self.{name} anew; self.{held[0]} still holds the parameters before.")
+                    yield Hit(made.node, f"rebuilds self.{name}; self.{held[0]} still holds the old parameters.")
 
 
 def alike(one: ast.Call, other: ast.Call) -> bool:
@@ -124,7 +124,7 @@ def unnamed(script: Script) -> Iterator[Hit]:
             continue
         values = script.value(base)
         if values and all(one.kind == "instance" and one.const != "self" and is_made(script, one) for one in values):
-            yield Hit(call, "holds a model that is made for it alone: nothing that is trained is in it.")
+            yield Hit(call, "optimises a model built only for it: the trained model is not in it.")
 
 
 def newly(script: Script, node: ast.Call, model: str) -> bool:
@@ -169,7 +169,7 @@ def of_a_copy(script: Script) -> Iterator[Hit]:
                 continue
             place = next((call for call in scope.calls if helper(script, call, script.where(call)) is home), None)
             if place is not None:
-                yield Hit(place, f"steps a model that {home.name} builds for itself, and that nothing else ever sees.")
+                yield Hit(place, f"steps a model that {home.name} builds for itself and nothing else uses.")
                 return
 
 

@@ -35,7 +35,7 @@ def check(script: Script) -> Iterator[Hit]:
                 continue
             if script.grad_off(script.where(node)) is None:
                 seen.add(node)
-                fix = Fix("keep the number only", True, (script.after(value, ".item()"),))
+                fix = Fix("keep only the number", True, (script.after(value, ".item()"),))
                 yield Hit(node, f"{said} keeps its graph in {target}: memory grows with every batch.", fix=fix)
 
     yield from handed_over(script)
@@ -55,7 +55,7 @@ def handed_over(script: Script) -> Iterator[Hit]:
                     and keeps(script, call, at)
                     and script.grad_off(script.where(call)) is None
                 ):
-                    fix = Fix("keep the number only", True, (script.after(arg, ".item()"),))
+                    fix = Fix("keep only the number", True, (script.after(arg, ".item()"),))
                     yield Hit(
                         call,
                         f"{text(arg)} keeps its graph in {text(call.func)}: memory grows with every batch.",

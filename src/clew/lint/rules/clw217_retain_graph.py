@@ -28,4 +28,4 @@ def check(script: Script) -> Iterator[Hit]:
         ]
         if not others and len(call.keywords) + len(call.args) == 1:
             fix = Fix("free the graph", False, (script.replace(call, f"{script.source(call.func)}()"),))
-            yield Hit(call, "keeps the graph, and nothing in this function goes through it again.", fix=fix)
+            yield Hit(call, "keeps the graph, and nothing in this function backpropagates through it again.", fix=fix)

@@ -43,7 +43,7 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         off = script.grad_off(end.where) or switched(script, end.node, end.where)
         if off is not None and end.where.block.scope.name not in ("training_step", "compute_loss"):
-            yield Hit(off, "backward is called under this: no gradient is recorded.")
+            yield Hit(off, "backward is called inside this: no gradient is recorded.")
 
     for loop in training(script).training():
         if loop.has("step", "scaler_step") and not any(event.through for event in loop.of("backward")):
@@ -52,7 +52,7 @@ def check(script: Script) -> Iterator[Hit]:
                 if off is not None:
                     yield Hit(
                         off,
-                        f"{name} is in the optimiser, and runs under this in every step: it gets no gradient.",
+                        f"{name} is in the optimiser, and runs inside this in every step: it gets no gradient.",
                         "likely",
                     )
 
@@ -74,7 +74,7 @@ def asked_for(script: Script) -> Iterator[Hit]:
         off = applied_quietly(script, cls, part.attr) if cls is not None and script.is_module(cls) else None
         if cls is None or off is None:
             continue
-        says = f"{text(part)} is in the optimiser, and is applied without gradients alone: it is never trained."
+        says = f"{text(part)} is in the optimiser, and is only ever applied without gradients: it is never trained."
         if off in script.module.up:
             yield Hit(off, says, "likely")
         else:

@@ -49,7 +49,7 @@ def check(script: Script) -> Iterator[Hit]:
             elif target.attr == "requires_grad" and isinstance(value, ast.Constant) and is_module(script, target.value):
                 name = f"{script.source(target.value)}.requires_grad_({value.value!r})"
                 fix = Fix("set it on the parameters", False, (script.replace(script.statement(target), name),))
-                yield Hit(target, "set on a module this does nothing: parameters have their own flags.", fix=fix)
+                yield Hit(target, "this does nothing on a module: set it on the parameters.", fix=fix)
     yield from not_unfrozen(script)
     for statement in script.module.statements.get(ast.Expr, []):
         node = statement.value
@@ -64,7 +64,7 @@ def check(script: Script) -> Iterator[Hit]:
                 False,
                 (script.replace(node, f"{script.source(node.left)} = {script.source(node.comparators[0])}"),),
             )
-            yield Hit(node, "compares and throws the result away; an assignment was meant.", fix=fix)
+            yield Hit(node, "compares and discards the result; an assignment was probably meant.", fix=fix)
 
 
 def is_module(script: Script, node: ast.expr) -> bool:
@@ -110,7 +110,9 @@ def not_unfrozen(script: Script) -> Iterator[Hit]:
             if flag is not None:
                 found.append((call, flag))  # type: ignore[arg-type]
         if found and all(value is False for _, value in found):
-            yield Hit(found[0][0], f"{scope.name} switches gradients off and never on: what was frozen stays frozen.")
+            yield Hit(
+                found[0][0], f"{scope.name} switches gradients off and never on again: frozen layers stay frozen."
+            )
 
 
 UNFREEZES = re.compile(r"^_?(unfreeze|thaw)", re.I)

@@ -43,7 +43,7 @@ def check(script: Script) -> Iterator[Hit]:
             at for name, at in made if name == model and at.block.scope is where.block.scope and at.order > where.order
         ]
         if taken and not changed(script, model, where, taken[0]):
-            yield Hit(node, f"freezes all of {model}, and the optimiser is then given nothing that can move.")
+            yield Hit(node, f"freezes all of {model}, and the optimiser then has no trainable parameter.")
 
 
 def asked(node: object) -> str:
@@ -113,7 +113,7 @@ def step_by_step(script: Script) -> Iterator[Hit]:
             found = frozen_after(effects(script, scope, model))
             if found is not None and (found[1].node in script.module.up or found[1].node in script.module.place):
                 put, freeze = found
-                yield Hit(freeze.node, f"freezes all of {model}, the {put.part} that was put into it before included.")
+                yield Hit(freeze.node, f"freezes all of {model}, the {put.part} that was inserted before included.")
 
 
 def new_head_frozen(script: Script) -> Iterator[Hit]:
@@ -148,7 +148,7 @@ def new_head_frozen(script: Script) -> Iterator[Hit]:
             text(call.func) == f"{model}.eval" or "unfreeze" in text(call.func) for call in scope.calls
         )
         if put and not later:
-            yield Hit(node, f"freezes all of {model}, the layer that was just put into it included.")
+            yield Hit(node, f"freezes all of {model}, including the layer that was just inserted.")
 
 
 def within(name: str, model: str) -> bool:

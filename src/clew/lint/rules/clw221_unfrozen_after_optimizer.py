@@ -35,7 +35,7 @@ def check(script: Script) -> Iterator[Hit]:
                 and not any(other.order > at.order or shared(other, at) for _, other in made)
             ):
                 yield Hit(
-                    target, "is switched on after the optimiser took only what was trainable then; nothing moves it."
+                    target, "is unfrozen after the optimiser took only the trainable parameters; nothing updates it."
                 )
 
 
@@ -59,7 +59,7 @@ def by_helper(script: Script, where: Where, made: list[Where]) -> Iterator[Hit]:
             for inner in func.calls
         )
         if on:
-            yield Hit(call, "switches on what the optimiser did not take; nothing moves it.")
+            yield Hit(call, "unfreezes parameters that the optimiser does not hold; nothing updates them.")
 
 
 def shared(first: object, second: object) -> bool:

@@ -47,7 +47,7 @@ def check(script: Script) -> Iterator[Hit]:
         for handler in handlers:
             yield Hit(
                 handler,
-                "errors of training are caught here and dropped: a broken batch passes for a trained one.",
+                "training errors are swallowed here: a failed batch counts as trained.",
             )
 
     yield from suppressed(script)
@@ -61,7 +61,7 @@ def decorated(script: Script) -> Iterator[Hit]:
         items = [item for item in scope.decorators() if drops(script, item, scope)]
         if items and any(one.kind == "backward" for one in training(script).events(scope)):
             for item in items:
-                yield Hit(item, "whatever this training step raises is dropped by its decorator.", "likely")
+                yield Hit(item, "the decorator swallows whatever this training step raises.", "likely")
 
 
 def drops(script: Script, item: ast.expr, scope: Scope) -> bool:
@@ -95,9 +95,7 @@ def suppressed(script: Script) -> Iterator[Hit]:
                 continue
             held = [event for event in training(script).events(scope) if block in event.block.chain()]
             if any(event.kind in ("backward", "step", "scaler_step") for event in held):
-                yield Hit(
-                    broad_ones[0], "errors of training are dropped here: a broken batch passes for a trained one."
-                )
+                yield Hit(broad_ones[0], "training errors are swallowed here: a failed batch counts as trained.")
 
 
 def replaced(script: Script) -> Iterator[Hit]:
@@ -107,13 +105,13 @@ def replaced(script: Script) -> Iterator[Hit]:
         if scope.name == "training_step" and any(isinstance(part, ast.Return) for part in node.body):
             for handler in node.handlers:
                 if broad(handler) and all(idle(statement) for statement in handler.body):
-                    yield Hit(handler, "errors of the training step are dropped: a broken batch is passed over.")
+                    yield Hit(handler, "errors of the training step are swallowed: a failed batch is skipped silently.")
         if scope.name != "__getitem__" or scope.cls is None:
             continue
         for handler in node.handlers:
             if not broad(handler) or any(isinstance(part, ast.Raise) for part in ast.walk(handler)):
                 continue
-            says = "an example that cannot be read is replaced by another, or by nothing, and nobody hears of it."
+            says = "an example that cannot be read is silently replaced by another one, or dropped."
             yield Hit(handler, says, "look")
 
 

@@ -32,7 +32,7 @@ def check(script: Script) -> Iterator[Hit]:
             if isinstance(node, ast.Assign) and text(node.targets[0]) == name and steps(node.value, name):
                 after = loop.body[loop.body.index(node) + 1 :]
                 if not kept(after, name):
-                    yield Hit(node, f"binds {name} to a new tensor; the parameter itself stays as it was.")
+                    yield Hit(node, f"binds {name} to a new tensor; the parameter itself does not change.")
 
 
 def kept(body: list[ast.stmt], name: str) -> bool:
@@ -70,7 +70,7 @@ def averaged(loop: ast.For, agent: bool) -> Iterator[Hit]:
             arg = call.args[names.index(name)]
             owner = text(arg.func.value) if isinstance(arg, ast.Call) and isinstance(arg.func, ast.Attribute) else ""
             cause = "rl.target_network" if TARGET.search(owner) or (agent and not AVERAGE.search(owner)) else ""
-            yield Hit(node, f"binds {name} to a new tensor; the parameter itself stays as it was.", cause=cause)
+            yield Hit(node, f"binds {name} to a new tensor; the parameter itself does not change.", cause=cause)
 
 
 def steps(node: ast.AST, name: str) -> bool:

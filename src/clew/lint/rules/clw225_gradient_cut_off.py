@@ -37,7 +37,7 @@ WHAT = {
     "round": "rounding",
     "integer": "a cast to integers",
     "compare": "a comparison",
-    "wrapped": "a tensor built anew",
+    "wrapped": "a new tensor",
     "no_grad": "no_grad",
 }
 FIXED = re.compile(
@@ -125,7 +125,7 @@ def numbers(script: Script, end: Any, names: set[str]) -> Iterator[Hit]:
         if cut.reason not in NUMBERS or FIXED.search(name.lower()):
             continue
         here = cut.node in script.module.up
-        says = f"{WHAT[cut.reason]} makes this term of the loss a constant: {name} gets no gradient by it."
+        says = f"{WHAT[cut.reason]} makes this loss term a constant: {name} gets no gradient from it."
         home = where.block.scope.module
         at = (Related(home.path, cut.node.lineno, f"{WHAT[cut.reason]} is here"),) if cut.node in home.up else ()
         yield Hit(cut.node if here else end.node, says, related=() if here else at)
@@ -273,9 +273,9 @@ MOVES = ("to", "cuda", "cpu", "eval", "train", "float", "double")
 
 def told(script: Script, cut: Cut, node: Any, name: str, whole: bool = False) -> Hit:
     cause = "train.no_grad_in_training" if cut.reason == "no_grad" else ""
-    says = f"{name} is in the optimiser, but {WHAT[cut.reason]} stands between it and the loss: it gets no gradient."
+    says = f"{name} is in the optimiser, but {WHAT[cut.reason]} is between it and the loss: it gets no gradient."
     if whole:
-        says = f"all of the loss comes through {WHAT[cut.reason]}: {name} gets no gradient."
+        says = f"the whole loss passes through {WHAT[cut.reason]}: {name} gets no gradient."
     here = cut.node in script.module.up or cut.node in script.module.place
     return Hit(cut.node if here else node, says, cause=cause)
 
@@ -388,7 +388,7 @@ def in_forwards(script: Script) -> Iterator[Hit]:
             )
             if known and not unknown and not elsewhere(script, cls, name, forward):
                 what = "is built with fresh weights" if fresh else "is a part of the model"
-                told = f"{name} {what}, but {WHAT[cut.reason]} keeps every gradient from it."
+                told = f"{name} {what}, but {WHAT[cut.reason]} blocks its gradient."
                 if cut.node not in script.module.up and cut.node not in script.module.place:
                     yield Hit(forward.returns[0][0], told, related=cut_at(script, forward, cut))
                     continue
@@ -466,7 +466,7 @@ def cut_at(script: Script, forward: Scope, cut: Cut) -> tuple[Related, ...]:
         for value in script.value(call.func):
             module = value.cls.module if value.cls is not None else None
             if module is not None and cut.node in module.up:
-                return (Related(module.path, cut.node.lineno, f"{WHAT[cut.reason]} cuts the history here"),)
+                return (Related(module.path, cut.node.lineno, f"{WHAT[cut.reason]} cuts the graph here"),)
     return ()
 
 
@@ -528,7 +528,7 @@ def sampled(script: Script) -> Iterator[Hit]:
             quiet = script.grad_off(script.where(other)) is not None
             if judged and aim and names & given and not quiet and script.where(other).order > where.order:
                 yield Hit(
-                    call, "is drawn without a gradient: the critic cannot tell the actor how to move. Use rsample."
+                    call, "is sampled without a gradient, so the critic's gradient cannot reach the actor: use rsample."
                 )
                 break
 
@@ -559,8 +559,10 @@ def forced(script: Script, whole: set[Any]) -> Iterator[Hit]:
             found = reach(script, made[-1].value, made[-1].where)
             cuts = [cut for cut in found.dead.values() if cut.reason != "compare"]
             at = tuple(
-                Related(script.module.path, cut.node.lineno, f"{WHAT[cut.reason]} cuts the history here")
+                Related(script.module.path, cut.node.lineno, f"{WHAT[cut.reason]} cuts the graph here")
                 for cut in cuts[:1]
                 if cut.node in script.module.up
             )
-            yield Hit(node, f"{name} must have a gradient without this; switching it on only hides a cut.", related=at)
+            yield Hit(
+                node, f"{name} should require grad without this; setting it only hides a cut in the graph.", related=at
+            )

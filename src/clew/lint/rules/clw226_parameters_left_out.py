@@ -74,7 +74,7 @@ def in_loop(script: Script, node: ast.For, base: ast.expr, named: bool) -> Itera
         last: Any = node.body[-1]
         while last.orelse and isinstance(last.orelse[0], ast.If):
             last = last.orelse[0]
-        told = f"no test here holds for {', '.join(left[:3])}, so that it goes into no group."
+        told = f"no condition here matches {', '.join(left[:3])}, so no group holds it."
         yield Hit(last.test, told, "" if sure else "look")
 
 

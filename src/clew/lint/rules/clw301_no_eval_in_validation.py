@@ -50,7 +50,7 @@ def check(script: Script) -> Iterator[Hit]:
         sure = modes is True and here
         yield Hit(
             found.loop.block.node,
-            f"{found.model} is applied to held-out data in training mode: no eval() comes before this loop.",
+            f"{found.model} is evaluated on held-out data in training mode: no eval() before this loop.",
             "certain" if sure and state == "train" else "likely" if sure or (here and state == "train") else "look",
         )
 
@@ -76,7 +76,7 @@ def at_once(script: Script) -> Iterator[Hit]:
                 continue
             state = prepared(script, scope, where.order)
             if state not in ("eval", "set") and script.arg(call, -1, "training") is None:
-                says = f"{model} is applied to held-out data in training mode: no eval() comes before this."
+                says = f"{model} is evaluated on held-out data in training mode: no eval() before this."
                 yield Hit(call, says, "likely")
                 break
 
@@ -109,7 +109,7 @@ def in_steps(script: Script) -> Iterator[Hit]:
             for call in step.calls if step is not None else ():
                 on = step is not None and text(call.func) == f"{step.me}.train" and not call.args and not call.keywords
                 if on and script.is_module(cls):
-                    yield Hit(call, "puts the model into training mode while it is validated.")
+                    yield Hit(call, "puts the model into training mode during validation.")
 
 
 def shared(script: Script) -> Iterator[Hit]:
@@ -125,7 +125,7 @@ def shared(script: Script) -> Iterator[Hit]:
         switch = phase(script, back[0], scope) if back else ""
         if switch and modes and all(event.kind == "train" and under(event, back[0], scope) for event in modes):
             if phases(scope, switch) or both(script, scope, switch):
-                says = f"sets the mode for training only: with the other value of {switch} the model stays in it."
+                says = f"sets the mode for training only: the other value of {switch} leaves it in training mode."
                 yield Hit(here(script, modes[0]), says)
             continue
         if not switch or len({event.kind for event in modes}) != 1 or modes[0].kind == "mode":

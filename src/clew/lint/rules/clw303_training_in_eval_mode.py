@@ -43,7 +43,7 @@ def check(script: Script) -> Iterator[Hit]:
                 state[event.who] = event
         if not loop.has("train", "mode"):
             yield from (
-                Hit(made, f"{name} is put into evaluation mode where it is made, and trained in it.")
+                Hit(made, f"{name} is put into evaluation mode when it is built, and trained in it.")
                 for name in sorted(names)
                 if (made := made_in_eval(script, name, loop)) is not None
             )

@@ -25,7 +25,7 @@ def check(script: Script) -> Iterator[Hit]:
         if found.named and script.grad_off(where) is None and not switched(script, found.loop.block.scope):
             yield Hit(
                 found.loop.block.node,
-                f"{found.model} is applied to held-out data outside of no_grad: graphs are built for nothing.",
+                f"{found.model} is evaluated on held-out data outside no_grad: autograd graphs are built for nothing.",
             )
 
 

@@ -44,7 +44,7 @@ def every(script: Script) -> Iterator[Hit]:
     yield from given_twice(script)
     yield from in_both_places(script)
     for place, name, unread in read_instead(script) if not script.tests else ():
-        yield Hit(place, f"judges the model on {name}, while {unread} is read by nothing.")
+        yield Hit(place, f"evaluates the model on {name}, while {unread} is never used.")
     yield from same_split(script)
     for node in script.module.statements.get(ast.Assign, []):
         call = node.value
@@ -100,7 +100,7 @@ def given_twice(script: Script) -> Iterator[Hit]:
                 ):
                     other = other.func.value  # the first rows of the same part
                 if said and said == part_of(script, other) and TRAIN.search(said.rsplit(".", 1)[-1]):
-                    yield Hit(both[judged], f"{judged} is {said}, the set that training reads.")
+                    yield Hit(both[judged], f"{judged} is {said}, the training set.")
 
 
 def in_both_places(script: Script) -> Iterator[Hit]:
@@ -110,7 +110,7 @@ def in_both_places(script: Script) -> Iterator[Hit]:
             names = [arg.id for arg in call.args if isinstance(arg, ast.Name)]
             twice = next((name for name in names if names.count(name) > 1 and LOADER.search(name)), "")
             if twice and TRAIN.search(twice) and TRAINS.search(text(call.func).rsplit(".", 1)[-1]):
-                yield Hit(call, f"{twice} is given twice, so that what is held out is the set that training reads.")
+                yield Hit(call, f"{twice} is given twice, so the held-out set is the training set.")
 
 
 def same_split(script: Script) -> Iterator[Hit]:
@@ -130,7 +130,7 @@ def same_split(script: Script) -> Iterator[Hit]:
         held_out = (HELD_OUT.search(name) or EVAL.search(name)) and not TRAIN.search(name)
         whole = any(TRAIN.search(other) and same == said and not parts for other, same, parts, _ in found)
         if held_out and whole:
-            yield Hit(node.value, f"{name} is taken from {said}, and training reads all of that.")
+            yield Hit(node.value, f"{name} is taken from {said}, and training reads all of it.")
 
 
 def never_read(script: Script) -> Iterator[Hit]:
@@ -147,14 +147,14 @@ def never_read(script: Script) -> Iterator[Hit]:
     for name in {name for cls in script.module.classes for name in cls.attrs if HELD_OUT.search(name)}:
         read = any(isinstance(node, ast.Attribute) for node in script.loads(name))
         if not read and script.project.neighbours_with(path, f".{name}") == 0:
-            yield Hit(twice[0][-1], f"reads the training part a second time, while self.{name} is read by nothing.")
+            yield Hit(twice[0][-1], f"reads the training part a second time, while self.{name} is never used.")
     for scope in script.module.scopes:
         for name, defs in scope.defs.items():
             data = HELD_OUT.search(name) and any(made.how == "=" for made in defs) and scope.kind == "function"
             if data and name not in scope.params and not script.loads(name):
                 same = [call for call in twice[0] if script.scope(call) is scope]
                 if len(same) > 1:
-                    yield Hit(same[-1], f"reads the training part a second time, while {name} is read by nothing.")
+                    yield Hit(same[-1], f"reads the training part a second time, while {name} is never used.")
 
 
 def whole_trained(script: Script) -> Iterator[Hit]:
@@ -169,7 +169,7 @@ def whole_trained(script: Script) -> Iterator[Hit]:
             continue
         for made, kept in loaders(script):
             if text(script.arg(made, 0, "dataset")) == whole and TRAIN.search(kept.rsplit(".", 1)[-1]):
-                yield Hit(made, f"reads all of {whole}, held-out rows included; {train[0]} is read by nothing.")
+                yield Hit(made, f"reads all of {whole}, held-out rows included; {train[0]} is never used.")
 
 
 def kept_in(script: Script, node: Any, call: ast.Call) -> str:
@@ -210,4 +210,4 @@ def wrong_loader(script: Script) -> Iterator[Hit]:
         if HELD_OUT.search(said) or script.arg(call, 3, "sampler") is not None or script.starred(call):
             continue
         if any(other != name and TRAIN.search(other) and part_of(script, same) == said for other, _, same in made):
-            yield Hit(call, f"{name} reads {said.rsplit(').', 1)[-1]}, the set that training reads.")
+            yield Hit(call, f"{name} reads {said.rsplit(').', 1)[-1]}, the training set.")

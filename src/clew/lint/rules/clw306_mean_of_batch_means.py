@@ -35,9 +35,7 @@ def check(script: Script) -> Iterator[Hit]:
                 and (batch_mean(script, node.value) or mean_loss(script, node.value))
                 and divided(script, text(node.target), source)
             ):
-                yield Hit(
-                    node, "adds the means of batches whose last one is smaller; the examples in it count for more."
-                )
+                yield Hit(node, "adds up batch means although the last batch is smaller: its examples count for more.")
             elif (
                 loop in script.where(node).block.chain()
                 and (mean_loss(script, node.value) or batch_mean(script, node.value) or named_loss(node.value))
@@ -47,7 +45,7 @@ def check(script: Script) -> Iterator[Hit]:
                 yield Hit(node, told, "likely")
         for part in script.module.nodes.get(ast.BinOp, []):
             if isinstance(part.op, ast.Div) and script.scope(part) is loop.scope and full_batches(part.right, source):
-                told = "counts the last batch as a full one: it is divided by more examples than there are."
+                told = "counts the last batch as a full one: the sum is divided by more examples than there are."
                 yield Hit(part, told)
         yield from metered(script, loop)
         for call in script.calls("append"):
@@ -57,9 +55,7 @@ def check(script: Script) -> Iterator[Hit]:
                 and (batch_mean(script, call.args[0]) or mean_loss(script, call.args[0]))
                 and averaged(script, text(call.func).removesuffix(".append"))
             ):
-                yield Hit(
-                    call, "keeps the means of batches whose last one is smaller; the examples in it count for more."
-                )
+                yield Hit(call, "averages batch means although the last batch is smaller: its examples count for more.")
 
 
 def full_batches(node: ast.expr, source: str) -> bool:
@@ -99,7 +95,7 @@ def metered(script: Script, loop: Block) -> Iterator[Hit]:
             and counts_turns(func)
         ):
             if batch_mean(script, call.args[0]) or mean_loss(script, call.args[0]) or named_loss(call.args[0]):
-                yield Hit(call, "counts a smaller last batch as much as a full one: the meter is told no size.")
+                yield Hit(call, "counts a smaller last batch as a full one: the meter gets no batch size.")
             continue
         if func is None or func.cls is None or len(func.params) != len(call.args) + 2:
             continue
@@ -109,7 +105,7 @@ def metered(script: Script, loop: Block) -> Iterator[Hit]:
         for at, name in enumerate(func.params[1:-1]):
             given = call.args[at]
             if weighed(func, name) and (batch_mean(script, given) or mean_loss(script, given)):
-                told = f"{func.params[-1]} stays 1: the meter counts a smaller last batch as much as a full one."
+                told = f"{func.params[-1]} stays 1: the meter counts a smaller last batch as a full one."
                 yield Hit(call, told)
 
 

@@ -108,9 +108,9 @@ def plateaus(script: Script) -> Iterator[Hit]:
         mode = script.constant(said, "?") if said is not None else "min"
         better = figure(script, given, script.where(call))
         if better and mode in BETTER and mode != better:
-            told = f"the plateau is looked for in mode {mode!r}, but {BETTER[better]} is better for this figure."
+            told = f"looks for a plateau in mode {mode!r}, but {BETTER[better]} is better for this metric."
             if said is not None and said in script.module.up:
-                place = (Related(script.module.path, call.lineno, "the scheduler is given the figure here"),)
+                place = (Related(script.module.path, call.lineno, "the scheduler gets the metric here"),)
                 yield Hit(said, told, related=place)
             else:
                 yield Hit(call, told, related=script.related(values[0], "the scheduler is made here"))
@@ -189,7 +189,7 @@ def kept(script: Script) -> Iterator[Hit]:
         source = test.left if text(test.left) == new else test.comparators[0]
         better = figure(script, source, script.where(node)) if taken else ""
         if better and (better == "min") != below:
-            yield Hit(test, f"keeps the worst: for {new} {BETTER[better]} is better.")
+            yield Hit(test, f"keeps the worst checkpoint: for {new} {BETTER[better]} is better.")
 
 
 def given(node: ast.stmt) -> list[tuple[str, str]]:
@@ -213,4 +213,4 @@ def chosen(script: Script) -> Iterator[Hit]:
         told = ast.unparse(above.targets[0]) if isinstance(above, ast.Assign) else ""
         better = figure(script, key.body, script.where(call), 1) if "best" in told.lower() else ""
         if better and better != name:
-            yield Hit(call, f"takes the worst: for this figure {BETTER[better]} is better.")
+            yield Hit(call, f"takes the worst: for this metric {BETTER[better]} is better.")

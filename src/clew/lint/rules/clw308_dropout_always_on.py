@@ -37,9 +37,11 @@ def check(script: Script) -> Iterator[Hit]:
             for block in script.where(call).block.chain()
         ):
             continue
-        told = "drops in evaluation too: training is not handed over."
+        told = "drops units in evaluation too: `training` is not passed."
         if given is not None:
-            yield Hit(given, told, "look", Fix("follow the mode", False, (script.replace(given, "self.training"),)))
+            yield Hit(
+                given, told, "look", Fix("follow the module's mode", False, (script.replace(given, "self.training"),))
+            )
         else:
             whole = f"{script.source(call)[:-1].rstrip().rstrip(',')}, training=self.training)"
-            yield Hit(call, told, fix=Fix("follow the mode", False, (script.replace(call, whole),)))
+            yield Hit(call, told, fix=Fix("follow the module's mode", False, (script.replace(call, whole),)))

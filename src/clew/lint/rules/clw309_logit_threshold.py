@@ -32,4 +32,4 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         last = activation(script, script.value(node.left))
         if last is not None and last[0] == "linear":
-            yield Hit(node, "0.5 is the border of probabilities; of raw scores, which these are, it is 0.")
+            yield Hit(node, "0.5 is the threshold for probabilities; these are raw scores, whose threshold is 0.")

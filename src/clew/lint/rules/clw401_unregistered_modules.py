@@ -65,7 +65,7 @@ def in_plain_object(script: Script) -> Iterator[Hit]:
                     one, layer = inner[0]
                     yield Hit(
                         script.statement(made.node),
-                        f"{one.name} is no module: the layers it keeps, such as {layer}, are not registered here.",
+                        f"{one.name} is not a module: its layers, such as {layer}, are not registered here.",
                         "likely",
                     )
 
@@ -105,7 +105,7 @@ def made_while_running(script: Script) -> Iterator[Hit]:
             chained = isinstance(above, ast.Call) and above.func is call
             moved = isinstance(above, ast.Attribute) and above.attr in ("to", "cuda")
             if used or chained or (moved and applied_at_once(script, above)):
-                yield Hit(call, "is made anew in every call: its weights are random each time and never trained.")
+                yield Hit(call, "is created in every call: its weights are random each time and never trained.")
 
 
 def applied_at_once(script: Script, node: Any) -> bool:
@@ -212,7 +212,7 @@ def grown(made: Def) -> Def:
 
 def container(made: Def) -> str:
     return (
-        "a module that keeps them in a dict"
+        "a module that keeps layers in a dict"
         if isinstance(made.value, ast.Dict | ast.DictComp)
         else "a module that keeps them in a list"
     )

@@ -47,7 +47,7 @@ def check(script: Script) -> Iterator[Hit]:
                     )
                     yield Hit(
                         script.statement(made.node),
-                        f"self.{name} wants gradients, but parameters() does not list a plain tensor.",
+                        f"self.{name} requires grad, but parameters() does not list a plain tensor.",
                         fix=fix,
                     )
 

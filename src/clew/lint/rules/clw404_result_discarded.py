@@ -51,19 +51,19 @@ def check(script: Script) -> Iterator[Hit]:
         name = call.func.attr
         if name in AT_METHODS and indexed(call.func.value):
             base = call.func.value.value.value  # type: ignore[attr-defined]
-            yield Hit(call, f".at[...].{name} leaves {text(base) or 'its array'} as it was: the result is thrown away.")
+            yield Hit(call, f".at[...].{name} leaves {text(base) or 'its array'} unchanged: the result is discarded.")
             continue
         lost = of_frame(script, call, name) or of_tensor(script, call, name) or of_state(script, call, name)
         if lost:
             yield Hit(
                 call,
-                f"{name} gives back a new {lost} and leaves the old one as it was: the result is thrown away.",
+                f"{name} returns a new {lost} and leaves the old one unchanged: the result is discarded.",
                 "likely",
             )
             continue
         if name in NUMPY and script.dotted(call.func) == f"numpy.{name}" and script.arg(call, -1, "out") is None:
             if not expected_to_raise(script, call) and not script.tests:
-                yield Hit(call, f"numpy.{name} leaves its input as it was: the result is thrown away.", "likely")
+                yield Hit(call, f"numpy.{name} leaves its input unchanged: the result is discarded.", "likely")
             continue
         if name not in FUNCTIONS and name not in ("to", "cuda"):
             continue
@@ -217,7 +217,7 @@ def of_layer(script: Script) -> Iterator[Hit]:
         )
         if names and len(pure) == len(names) and not inplace:
             said = text(call.func) or pure[0]
-            yield Hit(call, f"{said} leaves {text(call.args[0])} as it was: the result is thrown away.")
+            yield Hit(call, f"{said} leaves {text(call.args[0])} unchanged: the result is discarded.")
 
 
 QUIET_LAYERS = frozenset(
@@ -254,7 +254,7 @@ def hit(script: Script, call: ast.Call, target: ast.AST | None, name: str) -> Hi
     fix = Fix("assign the result", False, (script.before(call, f"{said} = "),)) if said and "[" not in said else None
     return Hit(
         call,
-        f"{name} leaves {said or 'its input'} as it was: the result is thrown away.",
+        f"{name} leaves {said or 'its input'} unchanged: the result is discarded.",
         fix=fix,
         cause=CAUSES.get(name, ""),
     )

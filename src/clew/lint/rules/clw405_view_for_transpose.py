@@ -50,19 +50,19 @@ def check(script: Script) -> Iterator[Hit]:
         if (dotted and not dotted.startswith("torch.")) or len(sizes) < 3 or base is None:
             continue
         if len(sizes) == 3 and anchors(script, base, sizes):
-            yield Hit(call, "counts channels among the places of the image: permute(0, 2, 3, 1) first.", "look")
+            yield Hit(call, "mixes channels with image positions: permute(0, 2, 3, 1) first.", "look")
             continue
         if by_sizes(script, base, sizes):
-            yield Hit(call, "draws new borders over axes in another order and moves no numbers: transpose instead.")
+            yield Hit(call, "reinterprets the axes without moving any values: use transpose instead.")
             continue
         shape = unpacked(script, base, script.where(call), 6)
         if shape and swapped(shape, sizes):
             yield Hit(
                 call,
-                f"draws new borders over ({', '.join(shape)}) and moves no numbers: use transpose or permute.",
+                f"reinterprets ({', '.join(shape)}) without moving any values: use transpose or permute.",
             )
         elif len(sizes) == 3 and merges(script, sizes, call) and layout(script, base, script.where(call)) == FIRST:
-            yield Hit(call, "merges heads that still stand before the positions: transpose(1, 2) first.")
+            yield Hit(call, "merges heads while the head axis still precedes the positions: transpose(1, 2) first.")
 
 
 def by_sizes(script: Script, base: Any, sizes: list[Any]) -> bool:

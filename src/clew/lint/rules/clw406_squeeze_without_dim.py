@@ -45,10 +45,8 @@ def check(script: Script) -> Iterator[Hit]:
         used = from_model(script, base, call)
         if (direct and id(call) in losses) or named or given_back or ((direct or used) and looped):
             whole = f"torch.squeeze({script.source(base)}, -1)" if function else f"{script.source(base)}.squeeze(-1)"
-            fix = Fix("squeeze the last axis only", False, (script.replace(call, whole),))
-            yield Hit(
-                call, "drops every axis of size one: with a batch of one example the batch axis goes too.", fix=fix
-            )
+            fix = Fix("squeeze only the last axis", False, (script.replace(call, whole),))
+            yield Hit(call, "drops every axis of size one, including the batch axis of a batch of one.", fix=fix)
 
 
 def from_model(script: Script, base: ast.expr, call: ast.Call) -> bool:

@@ -78,9 +78,7 @@ def check(script: Script) -> Iterator[Hit]:
             )
     yield from in_helpers(script)
     for call, func, name in read_after(script):
-        yield Hit(
-            call, f"{func} changes {name} in place and gives it back: {name}, read below, is changed too.", "likely"
-        )
+        yield Hit(call, f"{func} changes {name} in place and returns it: {name}, used below, is changed too.", "likely")
     yield from changed_behind(script)
     yield from behind_autograd(script)
     yield from written_into(script)
@@ -108,7 +106,7 @@ def behind_autograd(script: Script) -> Iterator[Hit]:
         if isinstance(held, ast.Name) and computed_here(script, held, node):
             yield Hit(
                 script.statement(node),
-                f"changes {held.id} through .data: autograd is not told, and computes gradients from what was there.",
+                f"changes {held.id} through .data: autograd misses it and uses the old values.",
                 "likely",
             )
 
@@ -312,7 +310,7 @@ def in_helpers(script: Script) -> Iterator[Hit]:
                 kept = view_of(script, given, method)
                 change = changes(func, name) if kept else None
                 if change is not None:
-                    says = f"{func.name} changes what it is given in place, and that is a view of {kept}."
+                    says = f"{func.name} changes its argument in place, which is a view of {kept}."
                     yield Hit(call, says, "likely")
 
 

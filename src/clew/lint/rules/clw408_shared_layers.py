@@ -29,7 +29,11 @@ def check(script: Script) -> Iterator[Hit]:
             yield Hit(node, "repeats one layer: all entries share the same weights.")
         elif all(isinstance(item, ast.Call) and made(script, item) for item in held.elts):
             text = f"[{script.source(held.elts[0])} for _ in range({script.source(count)})]"
-            fix = Fix("make each layer anew", False, (script.replace(node, text),)) if len(held.elts) == 1 else None
+            fix = (
+                Fix("create each layer separately", False, (script.replace(node, text),))
+                if len(held.elts) == 1
+                else None
+            )
             yield Hit(node, "repeats one layer: all entries share the same weights.", fix=fix)
 
 

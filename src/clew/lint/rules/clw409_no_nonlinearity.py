@@ -49,7 +49,7 @@ def in_loops(script: Script) -> Iterator[Hit]:
                 continue
             name, layer = added[0][1], added[0][2][0]
             if name in spreads and isinstance(block.node, ast.For):
-                yield Hit(layer, "is all that the loop adds: linear layers in a row are one linear map.", "likely")
+                yield Hit(layer, "is all that the loop adds: stacked linear layers are one linear map.", "likely")
 
 
 def additions(script: Script, scope: Scope) -> Iterator[tuple[ast.AST, str, list[ast.expr]]]:

@@ -74,7 +74,7 @@ def told(layer: Value, axis: int) -> str:
     name = layer.name.rsplit(".", 1)[-1]
     if axis == 0:
         return f"{name} has batch_first=True, so this takes the last example of the batch, not the last step."
-    return f"{name} is made without batch_first, so axis 1 of what it gives holds the examples, not the steps."
+    return f"{name} is created without batch_first, so axis 1 of its output holds the examples, not the steps."
 
 
 def entry(node: ast.Subscript) -> int | None:

@@ -28,7 +28,7 @@ def check(script: Script) -> Iterator[Hit]:
         given = script.arg(call, 0, "X")
         both = joined(script, given) if isinstance(call.func, ast.Attribute) else ""
         if both and (known := learner(script, call.func.value)) and known not in MILD:  # type: ignore[attr-defined]
-            yield Hit(call, f"{known} learns from {both} as well: it must only see the training part.", "likely")
+            yield Hit(call, f"{known} is fitted on {both} as well: it must only see the training part.", "likely")
             continue
         name = base_name(given)
         if not isinstance(call.func, ast.Attribute) or not name or not HELD_OUT.search(name) or TRAIN.search(name):
@@ -67,7 +67,7 @@ def told_to_fit(script: Script) -> Iterator[Hit]:
                     func = value.cls.methods.get("__call__")
                 fits = [] if func is None else [one for one in func.calls if verb(one) in ("fit", "fit_transform")]
                 if fits and flag.arg in (func.params if func is not None else ()):
-                    yield Hit(call, f"what is fitted on the training part is fitted anew on {name}.", "likely")
+                    yield Hit(call, f"fitted on the training part, and then again on {name}.", "likely")
                     break
 
 
@@ -85,7 +85,7 @@ def by_own_numbers(script: Script) -> Iterator[Hit]:
                 found.setdefault((scope, func), {}).setdefault(part, call)
     for (_, func), sides in found.items():
         if len(sides) == 2:
-            says = f"{func.name} scales held-out data by its own numbers, not by those of the training part."
+            says = f"{func.name} scales held-out data by its own statistics, not by those of the training part."
             yield Hit(sides["out"], says, "likely", cause="data.train_val_mismatch")
 
 
@@ -134,7 +134,7 @@ def by_helper(script: Script) -> Iterator[Hit]:
             if kind and kind not in MILD:
                 yield Hit(
                     outer,
-                    f"{func.name} fits a {kind} of its own on {name}: held-out data gets another scale than training.",
+                    f"{func.name} fits a {kind} of its own on {name}: held-out data is scaled differently.",
                     cause="data.train_val_mismatch",
                     related=(Related(func.module.path, inner.lineno, f"{kind} is fitted here"),),
                 )
@@ -154,7 +154,9 @@ def by_class(script: Script) -> Iterator[Hit]:
             found.setdefault(cls, {}).setdefault(part, call)
     for cls, sides in found.items():
         if len(sides) == 2:
-            says = f"{cls.name} fits a {fits_always(script, cls)} of its own on held-out data: it gets another scale."
+            says = (
+                f"{cls.name} fits a {fits_always(script, cls)} of its own on held-out data: it is scaled differently."
+            )
             yield Hit(sides["out"], says, "likely", cause="data.train_val_mismatch")
 
 

@@ -53,7 +53,7 @@ def check(script: Script) -> Iterator[Hit]:
                     seen.add(call)
                     yield Hit(
                         call,
-                        f"{kind} learns from all rows, and line {split.call.lineno} splits them afterwards.",
+                        f"{kind} is fitted on all rows, and line {split.call.lineno} splits them afterwards.",
                     )
         yield from on_everything(script, split, seen)
     yield from before_folds(script, seen)
@@ -85,7 +85,7 @@ def scored_on_all(script: Script) -> Iterator[Hit]:
                     continue
                 line = division.node.lineno
                 yield Hit(
-                    call, f"columns are chosen by the labels of all rows, and line {line} divides them afterwards."
+                    call, f"features are selected with the labels of all rows, and line {line} splits them afterwards."
                 )
                 break
 
@@ -141,7 +141,7 @@ def followed(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
                 if home is not script
                 else ()
             )
-            says = f"{kind} learns from all rows, and line {line} divides them afterwards."
+            says = f"{kind} is fitted on all rows, and line {line} splits them afterwards."
             yield Hit(step.via, says, sure, related=related)
 
 
@@ -231,7 +231,7 @@ def by_helper(script: Script, made: Def, split: Split, seen: set[ast.AST]) -> It
                     seen.add(value)
                     line = split.call.lineno
                     yield Hit(
-                        value, f"{kind} in {func.name} learns from all rows, and line {line} splits them afterwards."
+                        value, f"{kind} in {func.name} is fitted on all rows, and line {line} splits them afterwards."
                     )
 
 
@@ -303,7 +303,7 @@ def of_all_rows(script: Script) -> Iterator[Hit]:
                 call = statistic(made, held)
                 if call is not None:
                     yield Hit(
-                        call, f"is computed over all rows, and {name} is divided into training and held-out rows."
+                        call, f"is computed over all rows, and {name} is later split into training and held-out rows."
                     )
                     break
 
@@ -340,5 +340,5 @@ def before_folds(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
                 if kind in SUPERVISED:
                     seen.add(fit)
                     yield Hit(
-                        fit, f"{kind} sees the labels of all folds before {dotted.rsplit('.', 1)[-1]} divides them."
+                        fit, f"{kind} sees the labels of all folds before {dotted.rsplit('.', 1)[-1]} splits them."
                     )

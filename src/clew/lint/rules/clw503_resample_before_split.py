@@ -49,7 +49,7 @@ def check(script: Script) -> Iterator[Hit]:
                     seen.add(call)
                     yield Hit(
                         call,
-                        f"rows are resampled before {dotted.rsplit('.', 1)[-1]} divides them.",
+                        f"rows are resampled before {dotted.rsplit('.', 1)[-1]} splits them.",
                     )
 
     for division in divisions(script):
@@ -57,11 +57,11 @@ def check(script: Script) -> Iterator[Hit]:
             if resampled(script.at_home(step.where), step.node) and seen.isdisjoint((step.via, step.node)):
                 seen.update((step.via, step.node))
                 line = division.node.lineno
-                yield Hit(step.via, f"rows are resampled here and divided on line {line}: copies end up on both sides.")
+                yield Hit(step.via, f"rows are resampled here and split on line {line}: copies end up on both sides.")
             elif multiplied(script, step) and seen.isdisjoint((step.via, step.node)):
                 seen.update((step.via, step.node))
                 line = division.node.lineno
-                told = f"every row gets copies here, and line {line} divides them: copies end up on both sides."
+                told = f"every row is duplicated here, and line {line} splits them: copies end up on both sides."
                 yield Hit(step.via, told, "likely")
 
 

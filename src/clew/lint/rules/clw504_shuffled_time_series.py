@@ -50,7 +50,7 @@ def directly(script: Script) -> Iterator[Hit]:
                 )
         why = ordered(script, frames, split.where.order) or by_helper(script, split)
         if why:
-            yield Hit(split.call, f"rows that follow each other in time ({why}) are divided at random.")
+            yield Hit(split.call, f"rows ordered in time ({why}) are split at random.")
 
     yield from of_windows(script)
     for call, _ in script.calls_to("sklearn.model_selection.", "cross_val_score", "cross_validate"):
@@ -65,7 +65,7 @@ def directly(script: Script) -> Iterator[Hit]:
                 frames |= set(roots(made.value)) if isinstance(made.value, ast.AST) else set()
         why = ordered(script, frames, where.order)
         if why:
-            yield Hit(fold, f"rows that follow each other in time ({why}) are dealt to folds at random.")
+            yield Hit(fold, f"rows ordered in time ({why}) are assigned to folds at random.")
 
 
 def followed(script: Script) -> Iterator[Hit]:
@@ -77,7 +77,7 @@ def followed(script: Script) -> Iterator[Hit]:
         for step in (one for row in division.rows for one in trail(script, row, division.where, stop)):
             why = in_time(step.node, step.where)
             if why:
-                yield Hit(division.node, f"rows that follow each other in time ({why}) are divided at random.")
+                yield Hit(division.node, f"rows ordered in time ({why}) are split at random.")
                 break
 
 
@@ -155,7 +155,7 @@ def of_windows(script: Script) -> Iterator[Hit]:
         given = [root for arg in call.args[:1] for root in roots(arg)]
         why = by_helper(script, Split(call, script.where(call), given, []))
         if why:
-            yield Hit(call, f"rows that follow each other in time ({why}) are divided at random.")
+            yield Hit(call, f"rows ordered in time ({why}) are split at random.")
 
 
 def shuffles(script: Script, call: ast.Call) -> bool:

@@ -235,7 +235,7 @@ def by_helper(script: Script) -> Iterator[Hit]:
         if not iterable(home, made.inner) and trains(script):
             yield Hit(
                 made.call,
-                f"{made.func.name} does not shuffle unless told to: training data is read in its stored order.",
+                f"{made.func.name} does not shuffle by default: training data is read in its stored order.",
                 "likely" if script.mentions("backward") else "look",
                 related=(Related(made.func.module.path, made.inner.lineno, "the loader is made here"),),
             )

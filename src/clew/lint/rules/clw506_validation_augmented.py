@@ -53,7 +53,7 @@ def check(script: Script) -> Iterator[Hit]:
             step = random_step(script, given)
             if step:
                 yield Hit(
-                    given, f"held-out data goes through {step}: the score depends on chance and on distorted inputs."
+                    given, f"held-out data goes through {step}: the score depends on random draws and distorted inputs."
                 )
 
     if any(RANDOM.search(name) for name in script.module.names):
@@ -96,7 +96,9 @@ def shared(script: Script) -> Iterator[Hit]:
                 continue
             step = anywhere(script, call.args[0], made.where) if not only_positions(script, made) else ""
             if step:
-                yield Hit(call, f"{name} is a part of data that goes through {step}: the score depends on chance.")
+                yield Hit(
+                    call, f"{name} is part of a data set that goes through {step}: the score depends on random draws."
+                )
 
 
 def only_positions(script: Script, made: Def) -> bool:
@@ -126,7 +128,7 @@ def deaf(script: Script) -> Iterator[Hit]:
             step = random_step(script, given) or anywhere(script, given)
             if step and not read.intersection(told):
                 yield Hit(
-                    given, f"{scope.name} is told {told[0]} and never looks: {step} is also applied to held-out data."
+                    given, f"{scope.name} takes {told[0]} and ignores it: {step} is also applied to held-out data."
                 )
 
 

@@ -185,7 +185,7 @@ def watched(script: Script) -> Iterator[Sink]:
         for value in script.value(call.args[0]) if call.args else ():
             if value.kind == "function" and value.func is not None and value.func.module is script.module:
                 for given_back, at in value.func.returns[:2]:
-                    yield given_back, [given_back], at, "the search is led"
+                    yield given_back, [given_back], at, "the search is guided"
     for statement in script.module.statements.get(ast.Expr, []):
         call = statement.value
         if not isinstance(call, ast.Call) or not call.args or not script.where(statement).block.loops():

@@ -68,7 +68,7 @@ def followed(script: Script) -> Iterator[Hit]:
             for target in sorted(targets.get(frame, ())):
                 held = target not in found.names if found.but else target in found.names
                 if held and frame and not removed(script, frame, target, node):
-                    yield Hit(node, f"{frame}[{target!r}] is the target and is among the columns of the features.")
+                    yield Hit(node, f"{frame}[{target!r}] is the target and is among the feature columns.")
                     break
 
 
@@ -103,7 +103,7 @@ def derived(
                     and not removed(script, frame, key, node)
                 ):
                     yield Hit(
-                        script.statement(target), f"{key!r} is computed from {name!r}, the target, and is a feature."
+                        script.statement(target), f"{key!r} is computed from the target {name!r} and used as a feature."
                     )
                     return
 
@@ -129,7 +129,7 @@ def handed_out(script: Script, reader: Reader, scope: Scope) -> Iterator[Hit]:
             and frame == frame_name(bare(parts[1]))
             and (call is not None or not removed(script, frame, said, inner))
         ):
-            told = f"{frame}[{said!r}] is the target and is among the columns of the features."
+            told = f"{frame}[{said!r}] is the target and is among the feature columns."
             yield Hit(call if call is not None else inner, told)
 
 
@@ -213,7 +213,7 @@ def directly(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
             columns = columns_of(script, at)
             if columns is not None and name not in columns and not removed(script, frame, name, at):
                 seen.add(at)
-                yield Hit(at, f"{frame}[{name!r}] is the target and stays among the features: it is not dropped here.")
+                yield Hit(at, f"{frame}[{name!r}] is the target and stays among the features: this does not drop it.")
         elif listed(scope, features, frame, name, script) or chosen(script, features, frame, name, where):
             seen.add(features)
             yield Hit(
@@ -223,7 +223,7 @@ def directly(script: Script, seen: set[ast.AST]) -> Iterator[Hit]:
             seen.add(node)
             yield Hit(
                 node,
-                f"the features are all of {frame}, and {frame}[{name!r}] is the target: the model reads the answer.",
+                f"the features are all of {frame}, and {frame}[{name!r}] is the target: the model sees the label.",
             )
 
 

@@ -32,13 +32,11 @@ SHUFFLES = ("numpy.random.shuffle", "random.shuffle")
 )
 def check(script: Script) -> Iterator[Hit]:
     for node, one, other in zipped_loaders(script):
-        yield Hit(node, f"{one} and {other} come from two loaders, each with a shuffle of its own.")
+        yield Hit(node, f"{one} and {other} come from two loaders that shuffle independently.")
     for node, one, other in cut_to_length(script):
-        yield Hit(node, f"rows are picked out of {one}, but {other} is only cut to as many.")
+        yield Hit(node, f"rows are selected from {one}, but {other} is only truncated to the same length.")
     for node, one, other in listed_apart(script) if not script.tests else ():
-        yield Hit(
-            node, f"{one} and {other} are listed apart, in whatever order the file system has: sort both.", "look"
-        )
+        yield Hit(node, f"{one} and {other} are listed separately, in file-system order: sort both.", "look")
     if script.mentions(*MOVING):
         yield from put_apart(script)
 
@@ -57,7 +55,7 @@ def put_apart(script: Script) -> Iterator[Hit]:
     yield from picked_apart(script)
     yield from sampled_alone(script)
     for node, one, other in sorted_alone(script):
-        yield Hit(node, f"{one} is sorted by itself, and {other}, which goes with it, is not.")
+        yield Hit(node, f"{one} is sorted, but the matching {other} is not.")
     yield from attributes_only(script)
 
 
@@ -80,7 +78,7 @@ def picked_apart(script: Script) -> Iterator[Hit]:
                     and (sliced or (second and first.isdisjoint(second)))
                     and not any(first & other for _, other in taken[False])
                 ):
-                    yield Hit(y, f"{text(y.value)} is taken in another order than {text(x.value)}, which goes with it.")
+                    yield Hit(y, f"{text(y.value)} is taken in a different order from the matching {text(x.value)}.")
                     break
 
 
@@ -125,7 +123,7 @@ def sampled_alone(script: Script) -> Iterator[Hit]:
                     )
                     and f"{name}.index" not in ast.unparse(made.value)
                 ):
-                    yield Hit(call, f"{name} is shuffled and {other}, which goes with it, keeps the order of {base}.")
+                    yield Hit(call, f"{name} is shuffled, but the matching {other} keeps the order of {base}.")
 
 
 def taken_before(script: Script, scope: Scope, frame: str, call: ast.Call) -> str:
@@ -176,7 +174,7 @@ def shuffled_alone(script: Script) -> Iterator[Hit]:
                 continue
             partner = partner_of(script, scope, what, call)
             if partner and not also_moved(scope, partner):
-                yield Hit(call, f"{what} is put into another order and {partner}, which goes with it, is not.")
+                yield Hit(call, f"{what} is reordered, but the matching {partner} is not.")
 
 
 MOVERS = ("shuffle", "permutation")
@@ -272,7 +270,7 @@ def drawn_twice(script: Script) -> Iterator[Hit]:
                 if first != second:
                     yield Hit(
                         node,
-                        f"{name} is permuted by another draw than its inputs.",
+                        f"{name} is permuted with a different permutation from its inputs.",
                     )
 
 
@@ -306,7 +304,7 @@ def side_by_side(script: Script) -> Iterator[Hit]:
         if not order_of(script, moved_.slice) or not LABELS.match(text(still).rsplit(".", 1)[-1]):
             continue
         if INPUTS.match(text(moved_.value).rsplit(".", 1)[-1]) and text(moved_.value) != text(still):
-            yield Hit(node, f"{text(moved_.value)} is permuted and {text(still)}, which goes with it, is not.")
+            yield Hit(node, f"{text(moved_.value)} is permuted, but the matching {text(still)} is not.")
 
 
 def given_back(script: Script) -> Iterator[Hit]:
@@ -318,7 +316,7 @@ def given_back(script: Script) -> Iterator[Hit]:
             moved = [part for part in node.elts if isinstance(part, ast.Subscript) and order_of(script, part.slice)]
             still = [text(part) for part in node.elts if isinstance(part, ast.Name) and LABELS.match(part.id)]
             if len(moved) == 1 and INPUTS.match(text(moved[0].value)) and still and still[0] in scope.params:
-                yield Hit(node, f"{text(moved[0].value)} is permuted and {still[0]}, which goes with it, is not.")
+                yield Hit(node, f"{text(moved[0].value)} is permuted, but the matching {still[0]} is not.")
 
 
 def shuffled_twice(script: Script) -> Iterator[Hit]:
@@ -339,7 +337,7 @@ def shuffled_twice(script: Script) -> Iterator[Hit]:
             if LABELS.match(name) and inputs and not reseeded(script, calls[inputs[0]], calls[at]):
                 yield Hit(
                     calls[at],
-                    f"{name} and {names[inputs[0]]} are shuffled by two different draws.",
+                    f"{name} and {names[inputs[0]]} are shuffled with two different permutations.",
                 )
 
 
@@ -362,7 +360,7 @@ def only_inputs(script: Script) -> Iterator[Hit]:
                 if isinstance(order, ast.Name) and order_of(script, order) and uses(script, order.id) == 1:
                     labels = next((other for other in scope.defs if beside(script, other, name, made.where.order)), "")
                     if labels:
-                        yield Hit(made.node, f"{name} is permuted and {labels}, which goes with it, is not.")
+                        yield Hit(made.node, f"{name} is permuted, but the matching {labels} is not.")
 
 
 def attributes_only(script: Script) -> Iterator[Hit]:
@@ -380,7 +378,7 @@ def attributes_only(script: Script) -> Iterator[Hit]:
                 continue
             for other in attributes(script, scope):
                 if LABELS.match(other.split(".")[1]) and beside(script, other, text(target), 0):
-                    yield Hit(target, f"{text(target)} is permuted and {other}, which goes with it, is not.")
+                    yield Hit(target, f"{text(target)} is permuted, but the matching {other} is not.")
                     break
 
 
@@ -408,7 +406,7 @@ def out_of_order(script: Script) -> Iterator[Hit]:
                     next((x for x in scope.defs if INPUTS.match(x) and beside(script, name, x, 0)), "") if how else ""
                 )
                 if inputs and not any(moved(script, one.value) for one in scope.defs[inputs] if one.how == "="):
-                    yield Hit(made.node, f"{name} is {how} by itself, and {inputs}, which goes with it, is not.")
+                    yield Hit(made.node, f"{name} is {how}, but the matching {inputs} is not.")
 
 
 def moved(script: Script, node: object) -> str:

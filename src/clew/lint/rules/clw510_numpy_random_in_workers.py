@@ -42,9 +42,7 @@ def check(script: Script) -> Iterator[Hit]:
                 None,
             )
             if held is not None:
-                yield Hit(
-                    held, "where workers make examples, each has a copy of this generator in the same state.", "look"
-                )
+                yield Hit(held, "every data-loader worker gets a copy of this generator in the same state.", "look")
             continue
         own, shared = draws(script, cls)
         if (own is None and shared is None) or not is_dataset(script, cls) or (not made and read_alone(script, cls)):
@@ -52,13 +50,13 @@ def check(script: Script) -> Iterator[Hit]:
         if own is not None:
             yield Hit(
                 own,
-                "every worker has a copy of this generator in the same state: they all draw the same numbers.",
+                "every worker gets a copy of this generator in the same state: all draw the same numbers.",
                 "likely" if parallel else "look",
             )
         elif shared is not None and parallel:
             yield Hit(
                 shared,
-                "before PyTorch 1.9 all workers draw the same numbers here; torch's own generator is safe everywhere.",
+                "before PyTorch 1.9 all workers draw the same numbers here; torch's own generator is always safe.",
                 "look",
             )
 

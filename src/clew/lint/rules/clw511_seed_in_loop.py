@@ -63,7 +63,7 @@ def check(script: Script) -> Iterator[Hit]:
         )
         anew = any(fresh_model(script, block) for block in around[:1])
         if not script.tests and around and fixed and trains and not anew and not varies(call, around):
-            yield Hit(call, "sets the same seed in every turn: shuffling, dropout and augmentation repeat.")
+            yield Hit(call, "sets the same seed in every iteration: shuffling, dropout and augmentation repeat.")
     yield from in_helpers(script)
     yield from generators(script)
 
@@ -86,7 +86,7 @@ def generators(script: Script) -> Iterator[Hit]:
         dotted = script.dotted(call.func)
         known = dotted.startswith(("numpy.random.", "random.", "torch.Generator", "jax.random."))
         if known and not fresh_model(script, around[0]) and where.block is around[0]:
-            yield Hit(call, "starts from the same seed in every turn: each one draws the same numbers.")
+            yield Hit(call, "starts from the same seed in every iteration: each draws the same numbers.")
 
 
 def in_helpers(script: Script) -> Iterator[Hit]:
@@ -101,7 +101,7 @@ def in_helpers(script: Script) -> Iterator[Hit]:
             home = script.at_home(where)
             around = where.block.loops()
             if any(loop.block in around and loop.has("backward") for loop in training(home).loops()):
-                yield Hit(call, "sets the same seed whenever the training loop comes by: chance repeats in every turn.")
+                yield Hit(call, "sets the same seed each time the training loop calls it: the random draws repeat.")
                 break
 
 

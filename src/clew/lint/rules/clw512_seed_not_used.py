@@ -31,11 +31,9 @@ def check(script: Script) -> Iterator[Hit]:
         if "--seed" not in flags or script.arg(call, -1, "dest") is not None:
             continue
         if "seed" not in script.module.names and not passed_on(script):
-            yield Hit(call, "--seed is accepted and nothing reads it: runs with the same seed differ.")
+            yield Hit(call, "--seed is accepted and never used: runs with the same seed differ.")
         elif trains(script) and only_noted(script) and not passed_on(script):
-            yield Hit(
-                call, "--seed is accepted and only written down: nothing is seeded, runs with the same seed differ."
-            )
+            yield Hit(call, "--seed is only logged: nothing is seeded, and runs with the same seed differ.")
 
 
 def trains(script: Script) -> bool:
@@ -80,7 +78,7 @@ def unread_parameter(script: Script) -> Iterator[Hit]:
         )
         random = any(random_call(script, call) for call in scope.calls)
         if not empty and random and scope.cls is None and not scope.decorators():
-            yield Hit(scope.node, f"{scope.name} takes a seed and never looks at it: runs with the same seed differ.")
+            yield Hit(scope.node, f"{scope.name} takes a seed and ignores it: runs with the same seed differ.")
 
 
 def unread_field(script: Script) -> Iterator[Hit]:
@@ -90,9 +88,7 @@ def unread_field(script: Script) -> Iterator[Hit]:
         if not fields or script.loads("seed") or not script.mentions("backward") or any(script.calls(*SETS)):
             continue
         if script.project.neighbours_with(script.module.path, ".seed") == 0:
-            yield Hit(
-                fields[0].node, "seed is among the settings and nothing reads it: runs with the same seed differ."
-            )
+            yield Hit(fields[0].node, "seed is a setting that is never used: runs with the same seed differ.")
 
 
 def random_call(script: Script, call: ast.Call) -> bool:

@@ -37,7 +37,7 @@ def check(script: Script) -> Iterator[Hit]:
         if (shuffle is not None and script.constant(shuffle) is False) or HELD_OUT.search(f"{name} {data}"):
             continue
         if not passed_on(script, name):
-            yield Hit(call, "set_epoch is never called: every epoch deals the same order.")
+            yield Hit(call, "set_epoch is never called: every epoch has the same order.")
 
 
 def from_elsewhere(script: Script) -> Iterator[Hit]:

@@ -40,7 +40,7 @@ def check(script: Script) -> Iterator[Hit]:
             name = text(made.args[0])
             if re.search(r"load|data|dl|train|batch", name, re.I) and not rebuilt(name, where.block.loops()[0]):
                 sure = "look" if dealt_anew(script, name, where) else ""
-                yield Hit(call, f"starts {name} anew in every turn and takes its first batch only.", sure)
+                yield Hit(call, f"restarts {name} in every iteration and takes only its first batch.", sure)
 
     yield from picked_anew(script)
 

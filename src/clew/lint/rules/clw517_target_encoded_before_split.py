@@ -62,7 +62,7 @@ def followed(script: Script) -> Iterator[Hit]:
             if name in columns:
                 line = division.node.lineno
                 yield Hit(
-                    step.via, f"averages {name!r}, the target, over all rows, and line {line} divides them afterwards."
+                    step.via, f"averages {name!r}, the target, over all rows, and line {line} splits them afterwards."
                 )
                 break
 

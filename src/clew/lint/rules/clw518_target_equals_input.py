@@ -25,7 +25,7 @@ def check(script: Script) -> Iterator[Hit]:
             for made in scope.defs.get(name, []):
                 if made.how == "=" and not made.path and said(made.value) in inputs:
                     yield Hit(
-                        made.node, f"{name} is cut out at the same place as the input: the answer is in the question."
+                        made.node, f"{name} is the same slice as the input: the model is asked to copy its input."
                     )
 
 

@@ -30,7 +30,7 @@ def check(script: Script) -> Iterator[Hit]:
             kind = learner(script, call.func.value) if given is not None and roots(given)[:1] == [split.made[0]] else ""
             name = text(call.func.value)
             if kind and kind not in MILD and name and "." not in name and goes_plain(script, name, split):
-                yield Hit(call, f"{kind} changes {split.made[0]}, and {split.made[1]} is used as it was.")
+                yield Hit(call, f"{kind} transforms {split.made[0]}, but {split.made[1]} is used untransformed.")
                 break
 
 

@@ -42,7 +42,7 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         for call in scope.calls:
             if unseeded(script, call):
-                yield Hit(call, "the split is drawn anew: the model that is loaded here was trained on another one.")
+                yield Hit(call, "the split is drawn again: the model loaded here was trained on another split.")
             else:
                 yield from by_helper(script, call)
 
@@ -63,7 +63,7 @@ def drawn_apart(script: Script) -> Iterator[Hit]:
         for second, other in kept:
             alone = len(one) == len(other) == 1 and script.scope(first) is script.scope(second)
             if alone and side(one[0]) == "train" and side(other[0]) == "out":
-                says = f"{other[0]} is drawn anew, and shares rows with {one[0]}, which comes from another draw."
+                says = f"{other[0]} is drawn again, and shares rows with {one[0]}, which comes from another draw."
                 yield Hit(second, says)
 
 
@@ -77,7 +77,7 @@ def by_helper(script: Script, call: ast.Call) -> Iterator[Hit]:
     for one in func.calls:
         if unseeded(home, one):
             at = (Related(func.module.path, one.lineno, "no seed is given here"),)
-            says = f"{func.name} draws another split in every run: the model that is loaded was trained on other rows."
+            says = f"{func.name} draws another split in every run: the loaded model was trained on other rows."
             yield Hit(call, says, related=at)
             return
 

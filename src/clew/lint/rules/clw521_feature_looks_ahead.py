@@ -51,7 +51,7 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         if only_target(script, column, call):
             continue
-        told = f"{why}: {column or 'the feature'} tells of rows that come later"
+        told = f"{why}: {column or 'the feature'} uses later rows"
         if (of := base(script, call)) and of in aimed_at(script):
             yield Hit(call, f"{told}, and the target is {of} of a later row.", "certain")
         else:
@@ -99,7 +99,7 @@ def looks_ahead(script: Script, call: ast.Call) -> str:
             return "the window is centred"
         return "the window runs over reversed rows" if reversed_rows(call) and not turned_back(script, call) else ""
     if last in ("shift", "diff", "pct_change"):
-        return "the shift brings values of later rows" if _back(script, script.arg(call, 0, "periods")) else ""
+        return "the shift brings in values of later rows" if _back(script, script.arg(call, 0, "periods")) else ""
     if last in ("bfill", "backfill"):
         return "gaps are filled from the next value"
     if last == "fillna":
@@ -108,7 +108,7 @@ def looks_ahead(script: Script, call: ast.Call) -> str:
             if script.constant(script.arg(call, -1, "method")) in ("bfill", "backfill")
             else ""
         )
-    return "the filter looks both ways" if script.dotted(call.func).startswith("scipy.") else ""
+    return "the filter runs in both directions" if script.dotted(call.func).startswith("scipy.") else ""
 
 
 def base(script: Script, call: ast.Call) -> str:

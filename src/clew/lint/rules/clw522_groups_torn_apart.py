@@ -35,7 +35,7 @@ def check(script: Script) -> Iterator[Hit]:
         # A split of the ids themselves keeps rows together.
         ids = any(GROUP.search(name) for row in division.rows for name in whole(script, row)) or not division.random
         if division.kind in ("split", "folds", "cross") and not ids:
-            yield Hit(division.node, f"rows of one {column} may land on both sides: they are divided one by one.")
+            yield Hit(division.node, f"rows of one {column} may land on both sides: rows are split one by one.")
 
 
 def counted(script: Script) -> str:

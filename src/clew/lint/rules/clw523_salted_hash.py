@@ -33,8 +33,8 @@ def check(script: Script) -> Iterator[Hit]:
         if script.scope(call).name != "__hash__" and ranged(script, call) and of_a_string(script, call.args[0]):
             yield Hit(
                 call,
-                "numbers strings by a hash that Python salts anew in every process: runs with the same seed differ, "
-                "and a saved model meets other numbers.",
+                "encodes strings with hash(), which Python salts per process: runs with the same seed differ, "
+                "and a saved model gets other codes.",
             )
 
 

@@ -35,7 +35,7 @@ def check(script: Script) -> Iterator[Hit]:
         if chosen(script, values) and in_graph(script, call):
             yield Hit(
                 call,
-                "a probability, or one minus it, can be exactly zero: clamp it, or start from the logits.",
+                "a probability, or one minus it, can be exactly zero: clamp it, or compute from the logits.",
                 "look",
             )
             continue
@@ -51,7 +51,7 @@ def check(script: Script) -> Iterator[Hit]:
                 fix(script, call, operand, name),
             )
         elif name == "relu" and in_graph(script, call):
-            yield Hit(call, "relu gives exact zeros, whose logarithm is infinite.")
+            yield Hit(call, "relu outputs exact zeros, whose logarithm is infinite.")
 
 
 def chosen(script: Script, values: Alternatives) -> bool:

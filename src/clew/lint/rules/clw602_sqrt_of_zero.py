@@ -42,7 +42,7 @@ def check(script: Script) -> Iterator[Hit]:
                 if dotted
                 else None
             )
-            yield Hit(call, "at zero the slope of the root is infinite, and the gradient becomes NaN.", fix=fix)
+            yield Hit(call, "the derivative of sqrt at zero is infinite, and the gradient becomes NaN.", fix=fix)
 
 
 def risky(script: Script, node: ast.AST) -> bool:

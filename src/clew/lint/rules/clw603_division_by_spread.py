@@ -37,7 +37,7 @@ def check(script: Script) -> Iterator[Hit]:
                 "keep away from zero", False, (script.replace(node.right, f"({script.source(node.right)} + 1e-8)"),)
             )
             yield Hit(
-                node, f"divides by the spread of {subject}, which is zero when its values are all alike.", fix=fix
+                node, f"divides by the spread of {subject}, which is zero when all its values are equal.", fix=fix
             )
 
 

@@ -68,11 +68,11 @@ def given(script: Script) -> Iterator[Hit]:
         for name in init.params:
             default = default_of(init, name) if "eps" in name.lower() else None
             if default is not None and tiny(default):
-                yield Hit(default, "is zero in float16, which this model is put into: it guards nothing.")
+                yield Hit(default, "is zero in float16, which this model is converted to: it prevents nothing.")
         for call in init.calls:
             eps = script.arg(call, -1, "eps")
             if eps is not None and tiny(eps):
-                yield Hit(eps, "is zero in float16, which this model is put into: it guards nothing.")
+                yield Hit(eps, "is zero in float16, which this model is converted to: it prevents nothing.")
 
 
 def guarded(script: Script, method: Scope) -> Iterator[Hit]:
@@ -82,7 +82,7 @@ def guarded(script: Script, method: Scope) -> Iterator[Hit]:
     for node in ast.walk(method.node):
         small = node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else None
         if small is not None and tiny(small) and script.scope(small) is method:
-            yield Hit(small, "is zero in float16, which this model is put into: it guards nothing.")
+            yield Hit(small, "is zero in float16, which this model is converted to: it prevents nothing.")
 
 
 def types_of(call: ast.Call) -> list[ast.expr]:

@@ -30,7 +30,7 @@ def check(script: Script) -> Iterator[Hit]:
             top, summed = exponential(script, picked(script, node.left)), sum_of(script, node.right)
             if top is not None and summed is not None and same(top, summed) and not bounded(script, top):
                 sure = "look" if script.dotted(top.func) == "numpy.exp" else ""
-                yield Hit(node, "is a softmax by hand: without taking off the maximum, exp overflows.", sure)
+                yield Hit(node, "is a hand-written softmax: without subtracting the maximum, exp overflows.", sure)
     for call in script.calls("log"):
         operand = script.operand(call) if not script.dotted(call.func).startswith("jax") else script.arg(call, 0)
         inner = (
@@ -39,7 +39,7 @@ def check(script: Script) -> Iterator[Hit]:
             else None
         )
         if inner is not None and not bounded(script, inner):
-            yield Hit(call, "is a log-sum-exp by hand: without taking off the maximum, exp overflows.")
+            yield Hit(call, "is a hand-written log-sum-exp: without subtracting the maximum, exp overflows.")
 
 
 def value(script: Script, node: Any) -> Any:

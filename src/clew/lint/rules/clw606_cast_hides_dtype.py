@@ -34,24 +34,24 @@ INTEGERS = ("long", "int", "short", "byte")
 def check(script: Script) -> Iterator[Hit]:
     for loss in loss_calls(script):
         if loss.wants in ("values", "probabilities", "binary logits") and cast(loss.target):
-            yield Hit(loss.target, f"{loss.name} regresses on these targets, and the cast cuts their fractions off.")
+            yield Hit(loss.target, f"{loss.name} regresses on these targets, and the cast truncates them to integers.")
         elif loss.wants == "values" and loss.target is not None:
             found = whole_numbers(script, loss.target, script.where(loss.node))
             if found is not None:
                 node, at = found
-                says = f"{loss.name} regresses on what is cut to whole numbers here, and turned into fractions after."
+                says = f"{loss.name} regresses on targets that are truncated to integers here and scaled afterwards."
                 cut_off = divided(script, node, at)
                 if not cut_off and verb(node) not in ("astype", "to_numpy"):
                     continue
                 here = node in script.module.up
                 if not here:
                     place = (Related(at.block.scope.module.path, node.lineno, "the cast"),)
-                    says = f"{loss.name} regresses on what the data set has cut to whole numbers."
+                    says = f"{loss.name} regresses on targets that the data set has truncated to integers."
                     yield Hit(loss.target, says, "likely" if cut_off else "look", related=place)
                 else:
                     yield Hit(node, says, "likely" if cut_off else "look")
         elif loss.wants == "logits" and cast(loss.target) and fractions(script, loss.target):
-            yield Hit(loss.target, "these targets are fractions, and the cast turns all of them into class 0.")
+            yield Hit(loss.target, "these targets lie between 0 and 1, and the cast turns all of them into class 0.")
         if cast(loss.prediction):
             yield Hit(
                 loss.prediction,
@@ -68,7 +68,7 @@ def emptied(script: Script) -> Iterator[Hit]:
     for call in script.calls("astype", "to", "type", "byte", "uint8", "tensor", "as_tensor", "array", "asarray"):
         inner = to_bytes(script, call)
         if inner is not None and unit(script, inner, script.where(call)):
-            told = "lies between 0 and 1, and the cast to bytes cuts nearly all of it to zero."
+            told = "lies between 0 and 1, and the cast to bytes truncates nearly all of it to zero."
             yield Hit(call, told, "likely", cause="data.input_destroyed")
 
 

@@ -37,7 +37,7 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         name = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
         fix = Fix("keep away from zero", False, (script.after(node.right, ".clamp(min=1)"),))
-        says = f"divides by how many entries of {name[:30]} are marked, which may be none."
+        says = f"divides by the number of True entries in {name[:30]}, which may be zero."
         yield Hit(node, says, fix=fix)
 
 

@@ -87,7 +87,7 @@ def reused(script: Script, scope: Scope) -> Iterator[Hit]:
                     call, f"{name} was used for a draw on line {before.lineno} already: both give the same numbers."
                 )
             elif turns(script, scope, name, call, call.args[0] if call.args else call.keywords[0].value):
-                yield Hit(call, f"{name} is the same in every turn of the loop: every draw gives the same numbers.")
+                yield Hit(call, f"{name} is the same in every iteration: every draw gives the same numbers.")
     yield from handed_on(script, scope, draws)
 
 
@@ -104,7 +104,7 @@ def handed_on(script: Script, scope: Scope, draws: dict[str, list[ast.Call]]) ->
                 continue
             if turns(script, scope, name, call, node):
                 said.add(call.lineno)
-                yield Hit(node, f"{name} is the same in every turn of the loop: every draw gives the same numbers.")
+                yield Hit(node, f"{name} is the same in every iteration: every draw gives the same numbers.")
                 continue
             other = [first for first in (*draws.get(name, []), *(pair[0] for pair in uses[:at])) if first is not call]
             before = next((one for one in other if together(script, scope, name, one, call)), None)

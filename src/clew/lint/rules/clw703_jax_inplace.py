@@ -44,7 +44,7 @@ def check(script: Script) -> Iterator[Hit]:
             fix = None
             if isinstance(given_value, ast.expr) and (isinstance(statement, ast.Assign) or verb == "add"):
                 fixed = f"{name} = {name}.at[{script.source(target.slice)}].{verb}({script.source(given_value)})"
-                fix = Fix("make a changed copy", made, (script.replace(statement, fixed),))
+                fix = Fix("make an updated copy", made, (script.replace(statement, fixed),))
             yield Hit(
                 statement,
                 f"{name} is a jax array, which cannot be changed in place.",

@@ -22,11 +22,11 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         for either in script.module.nodes.get(ast.IfExp, []):
             if script.scope(either) is held.scope and compares(script, either.test, held):
-                yield Hit(either.test, f"chooses by a value that is not known while {held.by} traces.")
+                yield Hit(either.test, f"branches on a value that is unknown while {held.by} traces.")
         for kind in (ast.If, ast.While):
             for node in script.module.statements.get(kind, []):
                 if script.scope(node) is held.scope and compares(script, node.test, held):
-                    yield Hit(node.test, f"branches on a value that is not known while {held.by} traces.")
+                    yield Hit(node.test, f"branches on a value that is unknown while {held.by} traces.")
 
 
 def compares(script: Script, test: ast.AST, held: Traced) -> bool:

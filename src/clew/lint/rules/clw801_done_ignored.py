@@ -53,9 +53,7 @@ def check(script: Script) -> Iterator[Hit]:
             or kept_beside(script, node, where.block.scope)
         )
         if aimed and not told and no_grad_target(script, node) and not uses_flag(node, where, 4):
-            yield Hit(
-                node, "adds the value of the next state to every reward, that of an episode's end included.", "look"
-            )
+            yield Hit(node, "bootstraps from the next state after every reward, even at the end of an episode.", "look")
             continue
         lost = discounted(node) and (
             unread(script, where.block.scope)
@@ -65,7 +63,7 @@ def check(script: Script) -> Iterator[Hit]:
         if (told or lost) and not uses_flag(node, where, 4):
             yield Hit(
                 node,
-                "adds the value of the next state also where the episode has ended: the flag that says so is not used.",
+                "bootstraps from the next state even where the episode has ended: the done flag is not used.",
             )
 
 

@@ -40,7 +40,7 @@ def check(script: Script) -> Iterator[Hit]:
                 ):
                     yield Hit(
                         call,
-                        f"stores {name}, which is also true when only the clock ran out: such a state has a future.",
+                        f"stores {name}, which is also true at the time limit: a truncated state still has value.",
                     )
                     break
 
@@ -55,9 +55,7 @@ def at_once(scope: Scope) -> Iterator[Hit]:
             continue
         for arg in call.args:
             if isinstance(arg, ast.BoolOp | ast.BinOp | ast.Call) and either(arg) and flags(arg):
-                yield Hit(
-                    call, "stores a flag that is also true when only the clock ran out: such a state has a future."
-                )
+                yield Hit(call, "stores a flag that is also true at the time limit: a truncated state still has value.")
                 break
 
 

@@ -45,7 +45,7 @@ def check(script: Script) -> Iterator[Hit]:
         elif not updated(script, name, made):
             yield Hit(
                 script.statement(made.node),
-                f"{name} is made here and nothing updates it afterwards: targets stay those of the start.",
+                f"{name} is created here and never updated: the targets stay at their initial values.",
             )
 
 
@@ -196,7 +196,7 @@ def itself(script: Script) -> Iterator[Hit]:
     for call in script.calls("load_state_dict"):
         base = call.func.value if isinstance(call.func, ast.Attribute) else None
         if base is not None and text(base) and TARGET.search(text(base).rsplit(".", 1)[-1]) and own_state(script, base):
-            yield Hit(call, f"copies {text(base)} onto itself: it never follows the network that learns.")
+            yield Hit(call, f"copies {text(base)} onto itself: it never follows the trained network.")
 
 
 def uncalled(script: Script, scope: Scope) -> bool:

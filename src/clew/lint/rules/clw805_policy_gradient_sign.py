@@ -51,10 +51,10 @@ def check(script: Script) -> Iterator[Hit]:
         actor = climbs_critic(end.node, end.where)
         if actor is not None:
             yield Hit(
-                actor, "descends what the critic says: without a minus the actor seeks the worst action.", "likely"
+                actor, "minimises the critic's value: without a minus the actor seeks the worst action.", "likely"
             )
         if found is not None:
-            yield Hit(found, "descends log-probability times reward: without a minus good actions become rarer.")
+            yield Hit(found, "minimises log-probability times reward: without a minus good actions become rarer.")
 
 
 def entropies(script: Script) -> Iterator[Hit]:
@@ -75,13 +75,15 @@ def entropies(script: Script) -> Iterator[Hit]:
             continue
         if not added and owed(node.right, where):
             yield Hit(
-                node.right, "p log p is less than zero: taking it off pushes the policy to be certain.", cause=ENT
+                node.right, "p log p is negative: subtracting it pushes the policy to become deterministic.", cause=ENT
             )
         if not added or not script.mentions("log_prob", "log_probs"):
             continue
         if bonus(node.right, where) and not bonus(node.left, where):
             yield Hit(
-                node.right, "adds the entropy to what is minimised: the policy is pushed to be certain.", cause=ENT
+                node.right,
+                "adds the entropy to a minimised loss: the policy is pushed to become deterministic.",
+                cause=ENT,
             )
 
 

@@ -36,7 +36,7 @@ def check(script: Script) -> Iterator[Hit]:
         if len(defs) == 1 and bootstraps(script, defs[0], judged - {""}):
             yield Hit(
                 loss.target,
-                f"{loss.target.id} is computed by the network that is trained and keeps its gradient: detach it.",
+                f"{loss.target.id} is computed by the trained network and keeps its gradient: detach it.",
             )
 
 
