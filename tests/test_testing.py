@@ -125,7 +125,7 @@ def test_learning_from_the_input() -> None:
 
 def test_all_assertions_are_listed_and_their_exams_exist() -> None:
     assert testing.__all__ == sorted(name for name in vars(testing) if name.startswith("assert_"))
-    assert {"overfit_one_batch", "causal_independence", "determinism", "init_loss"} <= set(all_exams())
+    assert {"overfit_one_batch", "causal_independence", "same_seed_repeat", "init_loss"} <= set(all_exams())
 
 
 # --- in pytest
@@ -195,7 +195,7 @@ def test_it(clew_lab, turn):
     first = torch.rand(())
     torch.manual_seed(0)
     assert torch.equal(first, torch.rand(()))
-    assert clew_lab.exam("loss_reach", subject()).outcome == "all"
+    assert clew_lab.exam("loss_reaches_parameters", subject()).outcome == "all"
 
 def test_kept(clew_lab):
     import os

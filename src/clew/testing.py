@@ -71,13 +71,13 @@ def assert_causal(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool
 def assert_all_parameters_train(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
     """Every parameter that takes a gradient changes under the subject's own optimiser."""
     __tracebackhide__ = True
-    return assert_exam("parameters_train", subject, "has parameters that do not train", limit, allow_unclear)
+    return assert_exam("parameters_changed", subject, "has parameters that do not train", limit, allow_unclear)
 
 
 def assert_gradients_flow(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
     """The gradient neither vanishes nor explodes on its way to the first layer."""
     __tracebackhide__ = True
-    return assert_exam("gradient_flow", subject, "loses its gradient on the way", limit, allow_unclear)
+    return assert_exam("gradient_by_depth", subject, "loses its gradient on the way", limit, allow_unclear)
 
 
 def assert_init_loss(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
@@ -103,25 +103,25 @@ def assert_learns_from_input(subject: Subject, *, limit: float = LIMIT, allow_un
 def assert_loss_shapes(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
     """Output and target meet in the loss example by example, and are not broadcast."""
     __tracebackhide__ = True
-    return assert_exam("broadcast_probe", subject, "compares outputs with the wrong targets", limit, allow_unclear)
+    return assert_exam("loss_shapes", subject, "compares outputs with the wrong targets", limit, allow_unclear)
 
 
 def assert_modes_agree(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
     """The losses of the same batches in training mode and in eval mode do not lie far apart."""
     __tracebackhide__ = True
-    return assert_exam("train_eval_gap", subject, "is another model in eval mode", limit, allow_unclear)
+    return assert_exam("train_eval_same_batch", subject, "is another model in eval mode", limit, allow_unclear)
 
 
 def assert_deterministic(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
     """Training twice from the same seed gives the same losses."""
     __tracebackhide__ = True
-    return assert_exam("determinism", subject, "trains differently from the same seed", limit, allow_unclear)
+    return assert_exam("same_seed_repeat", subject, "trains differently from the same seed", limit, allow_unclear)
 
 
 def assert_eval_deterministic(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
     """In eval mode the same batch gives the same output twice."""
     __tracebackhide__ = True
-    return assert_exam("eval_determinism", subject, "answers differently in eval mode", limit, allow_unclear)
+    return assert_exam("eval_repeat", subject, "answers differently in eval mode", limit, allow_unclear)
 
 
 def assert_no_overlap(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:

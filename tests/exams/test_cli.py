@@ -110,7 +110,7 @@ subject = made()
 model = Net()
 number = 3
 """
-CHEAP = ("first_nonfinite", "gradient_flow", "batch_independence", "data_sanity")
+CHEAP = ("first_nonfinite", "gradient_by_depth", "batch_independence", "data_sanity")
 
 
 @pytest.fixture
@@ -259,12 +259,12 @@ def test_a_sound_subject_ends_with_0(folder: Path, clew: Clew) -> None:
 
 
 def test_an_interrupt_keeps_what_was_learned(folder: Path, clew: Clew) -> None:
-    said = clew("exam", "given:impatient", "--only", "class_balance", "overfit_one_batch", "--json", "out.json")
+    said = clew("exam", "given:impatient", "--only", "label_counts", "overfit_one_batch", "--json", "out.json")
     assert said.status == 130
     assert "Interrupted." in said.out
     table = json.loads((folder / "out.json").read_text())
     assert table["exams"]["interrupted"] is True
-    assert [row["exam"] for row in table["exams"]["made"]] == ["class_balance"]
+    assert [row["exam"] for row in table["exams"]["made"]] == ["label_counts"]
     assert table["exams"]["skipped"] == [{"exam": "overfit_one_batch", "why": "interrupted before it was made"}]
 
 
@@ -332,9 +332,9 @@ def test_a_kept_step_is_examined_with_what_watching_showed(run: Run, clew: Clew)
 
 def test_a_replay_that_is_not_true_is_said(run: Run, clew: Clew, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capturing.CapturedSubject, "untrue", lambda _: "replaying gives 2, the run had 3")
-    said = clew("exam", run.id, "--only", "data_sanity", "gradient_flow")
+    said = clew("exam", run.id, "--only", "data_sanity", "gradient_by_depth")
     assert "! Replaying gives 2, the run had 3." in said.out
-    assert "gradient_flow: calls the model, which cannot be replayed." in " ".join(said.out.split())
+    assert "gradient_by_depth: calls the model, which cannot be replayed." in " ".join(said.out.split())
     assert "data_sanity" in said.err
 
 
@@ -385,7 +385,7 @@ def test_the_result_reads_as_a_report_and_shows_in_a_notebook() -> None:
 
 def test_a_finding_shows_in_a_notebook() -> None:
     held = Subject(perceptron(), lambda output, target: F.cross_entropy(output.detach(), target), classes())
-    result = package.examine(held, only=["loss_reach"])
+    result = package.examine(held, only=["loss_reaches_parameters"])
     assert result.verdict == "fault"
     assert (result.causes[0].id, result.causes[0].kind) == ("loss.disconnected", "finding")
     assert "loss.disconnected" in result._repr_html_()

@@ -50,7 +50,7 @@ from clew.exams.sit import sit
 from clew.exams.subject import Subject
 
 EVERY = (
-    "data_sanity class_balance label_signal label_permutation input_ablation target_in_input nearest_neighbour_overlap "
+    "data_sanity label_counts label_signal label_permutation input_ablation target_in_input nearest_neighbour_overlap "
     "leak_tracer poison_trace confident_errors shortcut learning_curve"
 ).split()
 CE = nn.CrossEntropyLoss
@@ -139,32 +139,32 @@ def test_useless_features_against_numpy() -> None:
     assert doubled == pytest.approx(alike / 12)
 
 
-# --- class_balance
+# --- label_counts
 
 
 def test_balance_is_that_of_numpy() -> None:
-    held = figures("class_balance", lopsided())
+    held = figures("label_counts", lopsided())
     labels = torch.cat([batch.target for batch in lopsided().batches]).numpy()
     assert held["largest_class_share"] == np.bincount(labels).max() / len(labels)
-    assert outcome("class_balance", lopsided()) == "dominated"
+    assert outcome("label_counts", lopsided()) == "dominated"
 
 
 @pytest.mark.parametrize("make", [classifier, image_classifier, text_classifier])
 def test_balanced_classes(make: Callable[[], Subject]) -> None:
-    assert outcome("class_balance", make()) == "balanced"
+    assert outcome("label_counts", make()) == "balanced"
 
 
 def test_one_hot_targets_are_counted() -> None:
     hot = nn.functional.one_hot((X[:, 0] > 1.6).long(), 2).float()
-    assert outcome("class_balance", Subject(mlp(8, 2), CE(), cut(X, hot))) == "dominated"
+    assert outcome("label_counts", Subject(mlp(8, 2), CE(), cut(X, hot))) == "dominated"
 
 
 def test_weighted_classes_values_positions_and_few_labels_are_unclear() -> None:
     x, y = X, (X[:, 0] > 1.6).long()
-    assert "weights" in why("class_balance", Subject(mlp(8, 2), CE(weight=torch.tensor([1.0, 9.0])), cut(x, y)))
-    assert "values" in why("class_balance", regressor())
-    assert "position" in why("class_balance", language_model())
-    assert "too few" in why("class_balance", tiny())
+    assert "weights" in why("label_counts", Subject(mlp(8, 2), CE(weight=torch.tensor([1.0, 9.0])), cut(x, y)))
+    assert "values" in why("label_counts", regressor())
+    assert "position" in why("label_counts", language_model())
+    assert "too few" in why("label_counts", tiny())
 
 
 # --- label_signal

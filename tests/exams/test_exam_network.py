@@ -13,8 +13,8 @@ from clew.exams.subject import Subject
 from clew.knowledge.base import load
 
 MINE = (
-    "activation_health activation_saturation batch_independence broadcast_probe causal_independence "
-    "eval_determinism first_nonfinite gradient_check gradient_flow prime_dimensions symmetry train_eval_gap "
+    "activation_zero_share activation_saturation batch_independence loss_shapes causal_independence "
+    "eval_repeat first_nonfinite gradient_check gradient_by_depth prime_dimensions unit_symmetry train_eval_same_batch "
     "weight_distribution"
 ).split()
 SOUND = dict(sound())
@@ -49,9 +49,9 @@ def test_a_captured_step_without_parts_is_examined_alike(exam: str) -> None:
     assert fixed == ("unclear" if exam == "prime_dimensions" else free)
 
 
-@pytest.mark.parametrize("exam", [*MINE, "capacity"])
+@pytest.mark.parametrize("exam", [*MINE, "capacity_doubling"])
 def test_subject_and_random_state_stay_as_they_were(exam: str) -> None:
-    subject = SOUND["pictures"] if exam != "capacity" else SOUND["one layer"]
+    subject = SOUND["pictures"] if exam != "capacity_doubling" else SOUND["one layer"]
     weights = copy.deepcopy(subject.model.state_dict())
     held = [(batch.inputs.clone(), batch.target.clone()) for batch in subject.batches]
     state, kind = torch.get_rng_state(), torch.get_default_dtype()
@@ -73,7 +73,7 @@ def test_two_sittings_agree(exam: str) -> None:
 
 
 def test_every_exam_says_what_it_cannot_tell() -> None:
-    exams: dict[str, Any] = {name: held for name, held in all_exams().items() if name in [*MINE, "capacity"]}
+    exams: dict[str, Any] = {name: held for name, held in all_exams().items() if name in [*MINE, "capacity_doubling"]}
     assert len(exams) == len(MINE) + 1
     for held in exams.values():
         assert held.asks.endswith("?")

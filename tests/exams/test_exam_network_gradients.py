@@ -12,7 +12,7 @@ from scipy.optimize import approx_fprime
 from torch import nn
 
 from clew.exams.checks.gradient_check import difference
-from clew.exams.checks.gradient_flow import decades, first_bad
+from clew.exams.checks.gradient_by_depth import decades, first_bad
 from clew.exams.lab import Lab
 from clew.exams.subject import Subject
 
@@ -43,18 +43,18 @@ class Cut(nn.Module):
         return out
 
 
-# --- gradient_flow
+# --- gradient_by_depth
 
 
 def test_sigmoids_in_a_row_lose_the_gradient() -> None:
     subject = Subject(deep(10, nn.Sigmoid), F.cross_entropy, classes())
-    assert outcome("gradient_flow", subject) == "vanishing"
-    assert outcome("gradient_flow", Subject(deep(3, nn.Tanh), F.cross_entropy, classes())) == "even"
+    assert outcome("gradient_by_depth", subject) == "vanishing"
+    assert outcome("gradient_by_depth", Subject(deep(3, nn.Tanh), F.cross_entropy, classes())) == "even"
 
 
 def test_the_place_is_the_layer_where_it_is_first_lost() -> None:
     model = deep(10, nn.Sigmoid)
-    found = places("gradient_flow", Subject(model, F.cross_entropy, classes()))[0].parameter
+    found = places("gradient_by_depth", Subject(model, F.cross_entropy, classes()))[0].parameter
     copy = model.train()
     sum(F.cross_entropy(copy(x), y) for x, y in classes()[:2]).backward()  # type: ignore[union-attr]
     sizes = {
@@ -68,22 +68,22 @@ def test_the_place_is_the_layer_where_it_is_first_lost() -> None:
 
 def test_saturating_layers_with_large_weights_blow_it_up() -> None:
     subject = Subject(deep(30, nn.Tanh, 12.0), F.cross_entropy, classes())
-    assert outcome("gradient_flow", subject) == "exploding"
+    assert outcome("gradient_by_depth", subject) == "exploding"
 
 
 def test_a_detached_layer_gets_none() -> None:
     subject = Subject(seeded(Cut), F.cross_entropy, classes())
-    assert outcome("gradient_flow", subject) == "zero"
-    assert places("gradient_flow", subject)[0].parameter == "first.weight"
+    assert outcome("gradient_by_depth", subject) == "zero"
+    assert places("gradient_by_depth", subject)[0].parameter == "first.weight"
 
 
 def test_a_head_that_starts_at_zero_and_frozen_layers_are_sound() -> None:
     model = perceptron()
     nn.init.zeros_(model[4].weight)  # type: ignore[index]
-    assert outcome("gradient_flow", Subject(model, F.cross_entropy, classes())) == "even"
+    assert outcome("gradient_by_depth", Subject(model, F.cross_entropy, classes())) == "even"
     frozen = perceptron()
     frozen[0].requires_grad_(False)  # type: ignore[index]
-    assert outcome("gradient_flow", Subject(frozen, F.cross_entropy, classes())) == "even"
+    assert outcome("gradient_by_depth", Subject(frozen, F.cross_entropy, classes())) == "even"
 
 
 def test_a_part_that_is_never_called_is_no_first_layer() -> None:
@@ -95,16 +95,16 @@ def test_a_part_that_is_never_called_is_no_first_layer() -> None:
         def forward(self, x: torch.Tensor) -> Any:
             return self.net(x)
 
-    assert figures("gradient_flow", Subject(seeded(Spare), F.cross_entropy, classes()))["first"] == "net.0.weight"
+    assert figures("gradient_by_depth", Subject(seeded(Spare), F.cross_entropy, classes()))["first"] == "net.0.weight"
 
 
 def test_one_layer_and_a_loss_at_its_bottom_are_unclear() -> None:
-    assert "fewer than two" in why("gradient_flow", Subject(nn.Linear(20, 10), F.cross_entropy, classes()))
+    assert "fewer than two" in why("gradient_by_depth", Subject(nn.Linear(20, 10), F.cross_entropy, classes()))
 
     def nothing(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return (output * 0).sum() + 0 * target.sum()
 
-    assert "nothing is left" in why("gradient_flow", Subject(perceptron(), nothing, classes()))
+    assert "nothing is left" in why("gradient_by_depth", Subject(perceptron(), nothing, classes()))
 
 
 def test_decades_and_the_halving() -> None:

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from network_subjects import Convolutions, Taped, classes, figures, outcome, perceptron, pictures, places, seeded, why
 from torch import nn
 
-from clew.exams.checks.eval_determinism import difference
-from clew.exams.checks.symmetry import twins
+from clew.exams.checks.eval_repeat import difference
+from clew.exams.checks.unit_symmetry import twins
 from clew.exams.subject import Subject
 
 
@@ -30,7 +30,7 @@ def fitted(model: nn.Module, batches: Any, steps: int, training: bool = True) ->
     return model
 
 
-# --- activation_health
+# --- activation_zero_share
 
 
 def drowned(model: nn.Module, name: str, units: int) -> nn.Module:
@@ -42,31 +42,31 @@ def drowned(model: nn.Module, name: str, units: int) -> nn.Module:
 def test_dead_units_are_counted_as_by_hand() -> None:
     model = drowned(perceptron(), "0.bias", 60)
     subject = of(model)
-    assert outcome("activation_health", subject) == "dead"
+    assert outcome("activation_zero_share", subject) == "dead"
     hidden = np.concatenate([model[:2](given).detach().numpy() for given, _ in classes()])  # type: ignore[index]
-    assert figures("activation_health", subject)["largest_share_of_silent_units"] == pytest.approx(
+    assert figures("activation_zero_share", subject)["largest_share_of_silent_units"] == pytest.approx(
         (hidden == 0).all(0).mean()
     )
-    assert places("activation_health", subject)[0].module == "1"
+    assert places("activation_zero_share", subject)[0].module == "1"
 
 
 def test_functions_and_channels_are_seen() -> None:
     subject = of(drowned(seeded(Convolutions), "second.bias", 30), pictures())
-    assert figures("activation_health", subject)["largest_share_of_silent_units"] == pytest.approx(30 / 32)
-    assert (places("activation_health", subject)[0].file or "").endswith("network_subjects.py")
+    assert figures("activation_zero_share", subject)["largest_share_of_silent_units"] == pytest.approx(30 / 32)
+    assert (places("activation_zero_share", subject)[0].file or "").endswith("network_subjects.py")
 
 
 def test_a_captured_rectifier_is_seen() -> None:
     subject = Taped(classes())
     drowned(subject.model, "0_bias", 64)
-    assert outcome("activation_health", subject) == "dead"
-    assert places("activation_health", subject)[0].line == 10
+    assert outcome("activation_zero_share", subject) == "dead"
+    assert places("activation_zero_share", subject)[0].line == 10
 
 
 def test_few_examples_and_no_rectifier_are_unclear() -> None:
     few = of(drowned(perceptron(), "0.bias", 60), classes(8, batches=1))
-    assert "too few" in why("activation_health", few)
-    assert "no rectifier" in why("activation_health", of(nn.Linear(20, 10)))
+    assert "too few" in why("activation_zero_share", few)
+    assert "no rectifier" in why("activation_zero_share", of(nn.Linear(20, 10)))
 
 
 def test_zeros_of_dropout_and_leaky_rectifiers_are_no_dead_units() -> None:
@@ -75,7 +75,7 @@ def test_zeros_of_dropout_and_leaky_rectifiers_are_no_dead_units() -> None:
             nn.Linear(64, 10)
         )
     )
-    assert outcome("activation_health", of(model)) == "alive"
+    assert outcome("activation_zero_share", of(model)) == "alive"
 
 
 # --- activation_saturation
@@ -146,7 +146,7 @@ def test_a_model_without_matrices_is_unclear() -> None:
     assert "no weight matrix" in why("weight_distribution", of(frozen))
 
 
-# --- symmetry
+# --- unit_symmetry
 
 
 def constant(value: float) -> nn.Module:
@@ -159,19 +159,19 @@ def constant(value: float) -> nn.Module:
 @pytest.mark.parametrize("value", [0.0, 0.1])
 def test_equal_weights_stay_equal(value: float) -> None:
     subject = of(constant(value))
-    assert outcome("symmetry", subject) == "identical_units"
-    assert figures("symmetry", subject)["share"] == 1.0
+    assert outcome("unit_symmetry", subject) == "identical_units"
+    assert figures("unit_symmetry", subject)["share"] == 1.0
 
 
 def test_a_zero_head_and_classes_that_never_occur_are_distinct() -> None:
     model = perceptron()
     nn.init.zeros_(model[4].weight)  # type: ignore[index]
     two = [(given, wanted % 2) for given, wanted in classes()]
-    assert outcome("symmetry", of(model, two)) == "distinct"
+    assert outcome("unit_symmetry", of(model, two)) == "distinct"
 
 
 def test_a_model_without_hidden_units_is_unclear() -> None:
-    assert "no hidden" in why("symmetry", of(nn.Linear(20, 10)))
+    assert "no hidden" in why("unit_symmetry", of(nn.Linear(20, 10)))
 
 
 def test_twins_are_those_of_numpy() -> None:
@@ -184,7 +184,7 @@ def test_twins_are_those_of_numpy() -> None:
     assert twins(weight) == pytest.approx(counts[counts > 1].sum() / 40)
 
 
-# --- capacity
+# --- capacity_doubling
 
 
 def narrow(units: int) -> nn.Module:
@@ -192,25 +192,25 @@ def narrow(units: int) -> nn.Module:
 
 
 def test_a_bottleneck_is_lifted_by_a_second_copy() -> None:
-    assert outcome("capacity", of(narrow(3))) == "wider_helps"
+    assert outcome("capacity_doubling", of(narrow(3))) == "wider_helps"
 
 
 def test_a_wide_model_and_one_with_another_fault_are_not_helped() -> None:
-    assert figures("capacity", of(perceptron()))["fitted"] is True
+    assert figures("capacity_doubling", of(perceptron()))["fitted"] is True
 
     def twice(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(output.softmax(1), target)
 
-    assert outcome("capacity", Subject(narrow(16), twice, classes(batches=1))) == "no_help"
+    assert outcome("capacity_doubling", Subject(narrow(16), twice, classes(batches=1))) == "no_help"
 
 
 def test_a_narrow_autoencoder_is_narrow_on_purpose() -> None:
     model = seeded(lambda: nn.Sequential(nn.Linear(20, 8), nn.ReLU(), nn.Linear(8, 20)))
     same = [(given, given) for given, _ in classes()]
-    assert "on purpose" in why("capacity", Subject(model, F.mse_loss, same))
+    assert "on purpose" in why("capacity_doubling", Subject(model, F.mse_loss, same))
 
 
-# --- eval_determinism
+# --- eval_repeat
 
 
 class AlwaysDrops(nn.Module):
@@ -241,18 +241,18 @@ class Counts(nn.Module):
 
 def test_dropout_that_stays_on_varies() -> None:
     subject = of(seeded(AlwaysDrops))
-    assert outcome("eval_determinism", subject) == "varies"
-    assert places("eval_determinism", subject)[0].symbol == "forward"
+    assert outcome("eval_repeat", subject) == "varies"
+    assert places("eval_repeat", subject)[0].symbol == "forward"
 
 
 def test_a_state_that_passes_move_varies() -> None:
     subject = of(Counts())
-    assert figures("eval_determinism", subject)["largest_relative_difference"] == pytest.approx(1.0)
-    assert figures("eval_determinism", subject)["draws"] is None
+    assert figures("eval_repeat", subject)["largest_relative_difference"] == pytest.approx(1.0)
+    assert figures("eval_repeat", subject)["draws"] is None
 
 
 def test_dropout_of_training_mode_is_no_matter() -> None:
-    found = figures("eval_determinism", of(seeded(Convolutions), pictures()))
+    found = figures("eval_repeat", of(seeded(Convolutions), pictures()))
     assert found["largest_relative_difference"] == 0.0
     assert found["in_training"] > 0.1
 
@@ -265,7 +265,7 @@ def test_the_difference_is_that_of_numpy() -> None:
     assert np.isnan(difference([one], [one / 0]))
 
 
-# --- train_eval_gap
+# --- train_eval_same_batch
 
 
 def normalised() -> nn.Module:
@@ -275,13 +275,13 @@ def normalised() -> nn.Module:
 
 def test_statistics_of_three_examples_leave_a_gap() -> None:
     tiny = classes(3, batches=60)
-    assert outcome("train_eval_gap", of(fitted(seeded(normalised), tiny, 600), tiny)) == "large_gap"
+    assert outcome("train_eval_same_batch", of(fitted(seeded(normalised), tiny, 600), tiny)) == "large_gap"
 
 
 def test_statistics_that_lag_and_dropout_leave_none() -> None:
-    assert outcome("train_eval_gap", of(fitted(seeded(normalised), classes(64), 5), classes(64))) == "small_gap"
+    assert outcome("train_eval_same_batch", of(fitted(seeded(normalised), classes(64), 5), classes(64))) == "small_gap"
     dropping = seeded(lambda: nn.Sequential(nn.Linear(20, 128), nn.ReLU(), nn.Dropout(0.6), nn.Linear(128, 10)))
-    found = figures("train_eval_gap", of(fitted(dropping, classes(), 300)))
+    found = figures("train_eval_same_batch", of(fitted(dropping, classes(), 300)))
     assert found["training"] > 1.5 * found["eval"]
     assert found["larger_over_smaller_loss"] < 1.1
 
@@ -290,10 +290,10 @@ def test_a_loss_below_zero_is_unclear() -> None:
     def negative(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(output, target) - 10
 
-    assert "below zero" in why("train_eval_gap", Subject(perceptron(), negative, classes()))
+    assert "below zero" in why("train_eval_same_batch", Subject(perceptron(), negative, classes()))
 
 
 def test_statistics_that_are_not_finite_are_a_gap() -> None:
     model = seeded(normalised)
     model[1].running_mean.fill_(float("nan"))  # type: ignore[index]
-    assert outcome("train_eval_gap", of(model)) == "large_gap"
+    assert outcome("train_eval_same_batch", of(model)) == "large_gap"

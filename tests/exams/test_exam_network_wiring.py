@@ -344,7 +344,7 @@ def test_a_fixed_length_is_no_fault_and_one_example_is_unclear() -> None:
     assert "single example" in why("prime_dimensions", Subject(perceptron(), F.cross_entropy, classes(1)))
 
 
-# --- broadcast_probe
+# --- loss_shapes
 
 
 def by_hand(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -357,14 +357,14 @@ def regressor() -> nn.Module:
 
 @pytest.mark.parametrize("loss", [by_hand, F.mse_loss, F.l1_loss])
 def test_a_column_against_a_row_is_broadcast(loss: Any) -> None:
-    assert outcome("broadcast_probe", Subject(regressor(), loss, values(column=False))) == "broadcast"
-    assert outcome("broadcast_probe", Subject(regressor(), loss, values())) == "match"
+    assert outcome("loss_shapes", Subject(regressor(), loss, values(column=False))) == "broadcast"
+    assert outcome("loss_shapes", Subject(regressor(), loss, values())) == "match"
 
 
 def test_a_constant_output_does_not_hide_it() -> None:
     model = regressor()
     torch.nn.init.zeros_(model[2].weight)  # type: ignore[index]
-    assert outcome("broadcast_probe", Subject(model, by_hand, values(column=False))) == "broadcast"
+    assert outcome("loss_shapes", Subject(model, by_hand, values(column=False))) == "broadcast"
 
 
 def test_a_loss_that_brings_the_shapes_together_is_sound() -> None:
@@ -374,21 +374,21 @@ def test_a_loss_that_brings_the_shapes_together_is_sound() -> None:
     def chances(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return F.binary_cross_entropy(output.squeeze(1), target)
 
-    assert outcome("broadcast_probe", Subject(regressor(), squeezed, values(column=False))) == "match"
+    assert outcome("loss_shapes", Subject(regressor(), squeezed, values(column=False))) == "match"
     yes_or_no = [(given, (wanted > 0).float()) for given, wanted in values(column=False)]
     model = nn.Sequential(regressor(), nn.Sigmoid())
-    assert outcome("broadcast_probe", Subject(model, chances, yes_or_no)) == "match"
+    assert outcome("loss_shapes", Subject(model, chances, yes_or_no)) == "match"
 
 
 def test_comparing_all_pairs_is_unclear() -> None:
     def ranking(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return F.relu(1 - (output - output.T) * (target - target.T)).mean()
 
-    assert "do not say whether" in why("broadcast_probe", Subject(regressor(), ranking, values()))
+    assert "do not say whether" in why("loss_shapes", Subject(regressor(), ranking, values()))
 
 
 def test_the_two_losses_are_those_of_the_formula() -> None:
-    found = figures("broadcast_probe", Subject(regressor(), by_hand, values(column=False)))
+    found = figures("loss_shapes", Subject(regressor(), by_hand, values(column=False)))
     # A table of all pairs has the spread of both sides and the distance of their means, whatever belongs together.
     assert found["loss"] != pytest.approx(found["loss_of_equal_shapes"], rel=1e-3)
     assert (found["prediction"], found["target"]) == ("(32, 1)", "(32,)")

@@ -21,8 +21,8 @@ from clew.knowledge.base import load
 from clew.records.clue import Clue
 
 MINE = (
-    "overfit_one_batch init_loss update_ratio determinism step_lowers_batch_loss regularisation_raises_loss lr_range "
-    "noise_scale term_conflict ablation seed_spread oracle"
+    "overfit_one_batch init_loss update_ratio same_seed_repeat step_lowers_batch_loss regularisation_raises_loss lr_range "
+    "noise_scale term_conflict ablation seed_spread metric_oracle"
 ).split()
 SLOW = ("seed_spread", "overfit_one_batch", "regularisation_raises_loss")
 SOUND = dict(sound()) | {f"another {name}": make() for name, make in HEALTHY.items()}
@@ -161,13 +161,13 @@ def test_nothing_is_seen_in_a_sound_capture(captures: dict[str, Subject], exam: 
 
 
 def test_what_a_step_draws_by_hand_need_not_be_drawn_in_eval_mode(captures: dict[str, Subject]) -> None:
-    assert outcome("eval_determinism", captures["dropout by hand"]) == "unclear"
+    assert outcome("eval_repeat", captures["dropout by hand"]) == "unclear"
 
 
 def test_a_captured_softmax_before_cross_entropy_is_seen(captures: dict[str, Subject]) -> None:
     assert outcome("overfit_one_batch", captures["softmax"]) == "stalls"
     assert outcome("init_loss", captures["softmax"]) == "at_chance"
-    assert outcome("oracle", captures["softmax"]) == "unclear"
+    assert outcome("metric_oracle", captures["softmax"]) == "unclear"
 
 
 def test_captured_terms_are_compared(captures: dict[str, Subject]) -> None:

@@ -14,7 +14,7 @@ from clew.exams.subject import Subject
 from clew.records.clue import Saw
 
 torch.set_num_threads(1)
-BOTH = ("loss_reach", "parameters_train")
+BOTH = ("loss_reaches_parameters", "parameters_changed")
 SOUND = dict(sound())
 
 
@@ -35,23 +35,23 @@ class Spare(nn.Module):
 @pytest.mark.parametrize("exam", BOTH)
 def test_a_layer_without_a_gradient_is_named(exam: str, cut: bool) -> None:
     held = Subject(Spare(cut), nn.CrossEntropyLoss(), classes())
-    assert outcome(exam, held) == ("some_missing" if exam == "loss_reach" else "some_never")
+    assert outcome(exam, held) == ("some_missing" if exam == "loss_reaches_parameters" else "some_never")
     assert [place.parameter for place in places(exam, held)] == ["spare.weight", "spare.bias"]
 
 
 def test_what_the_optimiser_does_not_hold_does_not_train() -> None:
     model = perceptron()
     held = Subject(model, nn.CrossEntropyLoss(), classes(), torch.optim.SGD(list(model.parameters())[2:], 0.1))
-    assert outcome("loss_reach", held) == "all"
-    assert outcome("parameters_train", held) == "some_never"
-    assert figures("parameters_train", held)["unchanged"] == 2
+    assert outcome("loss_reaches_parameters", held) == "all"
+    assert outcome("parameters_changed", held) == "some_never"
+    assert figures("parameters_changed", held)["unchanged"] == 2
 
 
 def test_a_loss_without_a_graph_reaches_nothing() -> None:
     held = Subject(perceptron(), lambda output, target: F.cross_entropy(output.detach(), target), classes())
-    assert outcome("loss_reach", held) == "none"
-    assert outcome("parameters_train", held) == "none"
-    answer = ask("loss_reach", held).answer
+    assert outcome("loss_reaches_parameters", held) == "none"
+    assert outcome("parameters_changed", held) == "none"
+    answer = ask("loss_reaches_parameters", held).answer
     assert isinstance(answer, Saw)
     assert "no graph at all" in answer.says
 
@@ -59,7 +59,7 @@ def test_a_loss_without_a_graph_reaches_nothing() -> None:
 def test_a_loss_of_something_else_reaches_nothing() -> None:
     stray = torch.zeros((), requires_grad=True)
     held = Subject(perceptron(), lambda output, target: (output.detach().mean() * stray) + 0 * target.sum(), classes())
-    assert outcome("loss_reach", held) == "none"
+    assert outcome("loss_reaches_parameters", held) == "none"
 
 
 @pytest.mark.parametrize("exam", BOTH)
@@ -83,7 +83,7 @@ def test_zero_starts_and_warm_ups_are_no_fault() -> None:
     optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
     torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: step / 10)
     assert optimizer.param_groups[0]["lr"] == 0
-    assert outcome("parameters_train", Subject(model, nn.CrossEntropyLoss(), classes(), optimizer)) == "all"
+    assert outcome("parameters_changed", Subject(model, nn.CrossEntropyLoss(), classes(), optimizer)) == "all"
 
 
 @pytest.mark.parametrize("exam", BOTH)
@@ -94,7 +94,7 @@ def test_a_model_that_takes_no_gradient_is_unclear(exam: str) -> None:
 
 def test_a_loss_that_is_not_finite_is_unclear() -> None:
     held = Subject(perceptron(), lambda output, target: F.cross_entropy(output, target) / 0, classes())
-    assert "not finite" in why("parameters_train", held)
+    assert "not finite" in why("parameters_changed", held)
 
 
 # --- what the lab and the sitting do
@@ -151,10 +151,10 @@ def test_a_loss_that_the_model_makes_counts_as_one() -> None:
     from clew.exams.exam import find_exam
 
     given = [{"inputs": inputs, "labels": labels} for inputs, labels in classes()]
-    held = find_exam("loss_reach")
+    held = find_exam("loss_reaches_parameters")
     assert missing(held, Subject(Own("loss"), None, given)) == ""
     assert missing(held, Subject(Own("cost"), None, given)) == "needs loss, which the subject does not have"
-    assert outcome("loss_reach", Subject(Own("loss"), None, given)) == "all"
+    assert outcome("loss_reaches_parameters", Subject(Own("loss"), None, given)) == "all"
 
 
 def test_what_a_person_should_see_is_kept(tmp_path: Any) -> None:

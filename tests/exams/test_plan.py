@@ -117,7 +117,7 @@ def test_what_was_answered_is_left_out_and_what_was_unclear_is_not() -> None:
     clues = [clue(base.tests["overfit_one_batch"], "fits"), clue(base.tests["gradient_by_depth"], "unclear")]
     plan = make_plan(subject(), base, clues)
     assert "overfit_one_batch" not in names([*plan.first, *plan.then])
-    assert "gradient_flow" in names(plan.first)
+    assert "gradient_by_depth" in names(plan.first)
     why = dict(zip(names(plan.skipped), [item.why for item in plan.skipped], strict=True))
     assert why["overfit_one_batch"] == "overfit_one_batch was answered already: fits"
     assert why["nearest_neighbour_overlap"] == "needs validation, which the subject does not have"
@@ -126,7 +126,7 @@ def test_what_was_answered_is_left_out_and_what_was_unclear_is_not() -> None:
 def test_exams_of_labels_are_left_out_for_agents() -> None:
     plan = make_plan(subject(), load(), options=planning.Options(domain="rl"))
     why = dict(zip(names(plan.skipped), [item.why for item in plan.skipped], strict=True))
-    assert "no labels" in why["oracle"]
+    assert "no labels" in why["metric_oracle"]
     assert "init_loss" not in why
 
 
@@ -345,7 +345,8 @@ def stands(done: planning.Examined) -> str:
 
 
 QUICK = (
-    "batch_independence class_balance data_sanity first_nonfinite gradient_flow init_loss leak_tracer loss_reach"
+    "batch_independence label_counts data_sanity first_nonfinite gradient_by_depth init_loss leak_tracer "
+    "loss_reaches_parameters"
 ).split()
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from network_subjects import outcome, values, why
 from torch import Tensor, nn
 
-from clew.exams.checks.capacity import several_outputs
+from clew.exams.checks.capacity_doubling import several_outputs
 from clew.exams.lab import Lab
 from clew.exams.subject import Subject
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from clew.exams.batches import Batch
 from clew.exams.checks._training_loss import Known, recognise
 from clew.exams.checks._training_quiet import quiet
-from clew.exams.checks.oracle import agreeing
+from clew.exams.checks.metric_oracle import agreeing
 from clew.exams.checks.overfit_one_batch import consistent, entropy_after_beginnings, least_of_outputs, share
 from clew.exams.lab import Lab
 from clew.exams.subject import Subject
@@ -192,24 +192,24 @@ def test_what_has_learned_or_is_not_known_is_unclear() -> None:
     assert "nan" in why("init_loss", of(F.cross_entropy, [(x, torch.full_like(y, -100)) for x, y in classes()]))
 
 
-# --- oracle
+# --- metric_oracle
 
 
 def test_scores_that_perfect_answers_do_not_satisfy_are_seen() -> None:
     with pytest.warns(UserWarning, match="target size"):
-        assert outcome("oracle", of(F.mse_loss, values(column=False), narrow())) == "no_jump"
+        assert outcome("metric_oracle", of(F.mse_loss, values(column=False), narrow())) == "no_jump"
     masked = [(x, torch.full_like(y, -100)) for x, y in classes()]
-    assert outcome("oracle", of(F.cross_entropy, masked)) == "no_jump"
+    assert outcome("metric_oracle", of(F.cross_entropy, masked)) == "no_jump"
     wrong_axis = of(F.cross_entropy, classes(10), predict=lambda output: output.argmax(0))
-    assert outcome("oracle", wrong_axis) == "no_jump"
+    assert outcome("metric_oracle", wrong_axis) == "no_jump"
     one_off = of(F.cross_entropy, predict=lambda output: output.argmax(1) + 1)
-    assert figures("oracle", one_off)["share_right"] == 0
+    assert figures("metric_oracle", one_off)["share_right"] == 0
 
 
 def test_a_batch_of_one_example_has_no_other_answer() -> None:
     alone = [(x[:1], y[:1]) for x, y in classes()]
     bounded = of(lambda o, t: F.cross_entropy(o.tanh(), t), alone)
-    assert "the same answer" in why("oracle", bounded)
+    assert "the same answer" in why("metric_oracle", bounded)
 
 
 def test_a_sum_of_values_is_no_odd_start() -> None:
@@ -230,23 +230,23 @@ def test_far_targets_take_many_steps() -> None:
 
 @pytest.mark.parametrize("kind", ["mean", "sum", "smoothed", "weighted", "tokens", "squares", "yes or no"])
 def test_perfect_answers_jump(kind: str) -> None:
-    assert outcome("oracle", KINDS[kind][0]) == "jumps"
+    assert outcome("metric_oracle", KINDS[kind][0]) == "jumps"
 
 
 def test_probabilities_and_shares_jump_too() -> None:
     model = nn.Sequential(narrow(), nn.Sigmoid())
     soft = [(x, torch.sigmoid(y)) for x, y in values()]
-    assert outcome("oracle", of(F.binary_cross_entropy, soft, model)) == "jumps"
+    assert outcome("metric_oracle", of(F.binary_cross_entropy, soft, model)) == "jumps"
     shares = [(x, torch.softmax(2 * x[:, :4], 1)) for x, _ in classes(32, 8)]
-    assert outcome("oracle", of(F.cross_entropy, shares, narrow(4))) == "jumps"
+    assert outcome("metric_oracle", of(F.cross_entropy, shares, narrow(4))) == "jumps"
     right = of(F.cross_entropy, predict=lambda output: output.argmax(1))
-    assert figures("oracle", right)["share_right"] == 1
+    assert figures("metric_oracle", right)["share_right"] == 1
 
 
 def test_a_target_that_the_loss_changes_first_is_unclear() -> None:
     subject = of(lambda o, t: F.mse_loss(o, (t - 3) / 7), values(), narrow())
-    assert "may not be the best output" in why("oracle", subject)
-    assert "logits" in why("oracle", KINDS["twice"][0])
+    assert "may not be the best output" in why("metric_oracle", subject)
+    assert "logits" in why("metric_oracle", KINDS["twice"][0])
 
 
 def test_columns_against_rows_agree_as_a_script_would_find() -> None:

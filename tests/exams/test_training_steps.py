@@ -111,7 +111,7 @@ def test_usual_optimisers_lower_the_loss(optimizer: Any) -> None:
     assert outcome("step_lowers_batch_loss", of(optimizer, seeded(Convolutions), pictures(8))) == "falls"
 
 
-# --- determinism
+# --- same_seed_repeat
 
 
 class Drawing(nn.Module):
@@ -139,13 +139,13 @@ class Counting(nn.Module):
 
 
 def test_what_no_seed_reaches_is_seen() -> None:
-    assert outcome("determinism", of(model=Drawing(outside=True))) == "differs"
-    assert outcome("determinism", of(model=Drawing(outside=False))) == "identical"
+    assert outcome("same_seed_repeat", of(model=Drawing(outside=True))) == "differs"
+    assert outcome("same_seed_repeat", of(model=Drawing(outside=False))) == "identical"
     loss = Counting()
-    assert outcome("determinism", of(loss=loss)) == "identical"
+    assert outcome("same_seed_repeat", of(loss=loss)) == "identical"
     assert float(loss.count) == 0
     broken = of(batches=[(x, torch.full_like(y, -100)) for x, y in classes()])
-    assert "nan" in why("determinism", broken)
+    assert "nan" in why("same_seed_repeat", broken)
 
 
 # --- regularisation_raises_loss

@@ -3,8 +3,8 @@
     @exam("overfit_one_batch", needs=("loss",), seconds=10)
     def examine(lab: Lab) -> Answer: ...
 
-The file's docstring is its documentation: what it asks, why it matters, cannot tell, silent when. The name is that of
-the file; the test it answers is that of the knowledge base, whose table turns figures into an outcome.
+The file's docstring is its documentation: what it asks, why it matters, cannot tell, silent when. File, exam and the
+test of the knowledge base that turns its figures into an outcome have one name.
 """
 
 from __future__ import annotations
@@ -46,13 +46,15 @@ _made: dict[str, Exam] = {}
 def exam(
     test: str, needs: tuple[str, ...] = (), seconds: float = 1.0, steps: int = 0
 ) -> Callable[[Callable[[Lab], Answer]], Callable[[Lab], Answer]]:
-    """Makes an exam of a function. The module's name is the exam's."""
+    """Makes an exam of a function."""
     unknown = set(needs) - set(NEEDS)
     if unknown:
         raise ValueError(f"an exam cannot need {', '.join(sorted(unknown))}")
 
     def made(function: Callable[[Lab], Answer]) -> Callable[[Lab], Answer]:
         name = function.__module__.rpartition(".")[2]
+        if name != test:
+            raise ValueError(f"the exam in {name}.py answers {test}: file and test have one name")
         doc = importlib.import_module(function.__module__).__doc__ or ""
         _made[name] = Exam(name, test, needs, seconds, steps, function, doc)
         return function

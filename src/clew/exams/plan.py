@@ -42,8 +42,9 @@ before it is given up: a machine that other work makes slow must not change what
 
 
 OF_LABELS = frozenset(
-    "class_balance confident_errors input_ablation label_permutation label_signal learning_curve lr_range "
-    "mirrored_classes nearest_neighbour_overlap oracle other_rate shortcut simple_baseline target_in_input".split()
+    "label_counts confident_errors input_ablation label_permutation label_signal learning_curve lr_range "
+    "metric_oracle mirrored_classes nearest_neighbour_overlap other_rate shortcut simple_baseline "
+    "target_in_input".split()
 )
 """Exams that take the batches for examples with labels."""
 

@@ -27,7 +27,7 @@ from clew.exams.checks._network_rows import fewer
 from clew.exams.checks._training_loss import Known, answer, exchanged, floats, recognise
 from clew.exams.checks._training_quiet import quiet, repeating
 from clew.exams.checks._training_runs import MOST_FROZEN, frozen_share, trained_parameters
-from clew.exams.checks.capacity import rebuilds_input
+from clew.exams.checks.capacity_doubling import rebuilds_input
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Reading, Unclear

@@ -18,7 +18,7 @@ import torch
 from clew.exams.batches import distinct, rows
 from clew.exams.checks._data_signal import Examples, Fit, examples_of, linear, nearest
 from clew.exams.checks._data_tables import Labels, inputs_of, labels_of
-from clew.exams.checks.capacity import rebuilds_input
+from clew.exams.checks.capacity_doubling import rebuilds_input
 from clew.exams.checks.learning_curve import against_constant
 from clew.exams.exam import exam
 from clew.exams.lab import Lab

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from clew.exams.checks.loss_reach import listed, places, unchanged
+from clew.exams.checks.loss_reaches_parameters import listed, places, unchanged
 from clew.exams.exam import exam
 from clew.exams.lab import FALLBACK_RATE, Lab
 from clew.records.clue import Answer, Saw, Unclear

@@ -3,7 +3,7 @@
 Runs a forward and a backward pass on a few batches from cleared gradients and lists the parameters that never get one.
 
 Why it matters: a detach, a layer that is never called or a loss made of numbers leaves parameters as they were drawn.
-Cannot tell: a path that carries a zero gradient (see parameters_train); a branch that is cut on purpose.
+Cannot tell: a path that carries a zero gradient (see parameters_changed); a branch that is cut on purpose.
 Silent when: a parameter is frozen, or takes part in any of the batches.
 """
 
