@@ -27,10 +27,10 @@ def parts(doc: str) -> tuple[str, str, dict[str, str]]:
 def section(exam: Exam) -> str:
     question, does, told = parts(exam.doc)
     cost = f"at most {exam.steps} steps" if exam.steps else f"about {exam.seconds:g} s on a small network"
-    needs = f"needs {', '.join(exam.needs)}; " if exam.needs else ""
+    needs = f"; needs {', '.join(exam.needs)}" if exam.needs else ""
     lines = [f"### {exam.name}", "", f"**{question}** {does}".rstrip(), ""]
     lines += [f"- {name}: {told[name]}" for name in HEADINGS[:3] if name in told]
-    lines += [f"- Answers the test `{exam.test}`; {needs}{cost}.", ""]
+    lines += [f"- It takes {cost}{needs}.", ""]
     return "\n".join(lines)
 
 

@@ -204,3 +204,20 @@ print(*(heavy & set(sys.modules)), file=sys.stderr)
     command = [sys.executable, "-c", script, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr.split() == []
+
+
+def test_show_all_lists_what_the_report_promised(archive: Clew) -> None:
+    run = runs.begin(["python", "train.py"])
+    runs.finish(run, 0)
+    clues = [
+        {"test": "init_loss", "outcome": "at_chance", "says": "at chance"},
+        {"test": "update_ratio", "outcome": "zero", "says": "updates are tiny"},
+        {"test": "overfit_one_batch", "outcome": "unclear", "why": "there is no batch"},
+    ]
+    table = {"schema": "clew/1", "verdict": "suspect", "causes": [], "clues": clues, "run": {"files": []}}
+    Path(run.path("report.json")).write_text(json.dumps(table))
+    said = archive("show", run.id, "--all")
+    assert said.status == 0, said.err
+    assert "Passed (1)\n  init_loss" in said.out
+    assert "Could not run (1)\n  - overfit_one_batch (there is no batch)" in said.out
+    assert "updates are tiny" in said.out

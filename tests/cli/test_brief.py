@@ -122,3 +122,10 @@ def test_no_result_is_too_large_for_it(full: Any) -> None:
     from clew.records import exact
 
     assert len(exact.dumps(brief.table(full)).encode()) <= brief.BYTES
+
+
+def test_clew_alone_says_what_to_type_first(clew: Clew) -> None:
+    said = clew()
+    assert said.status == 0
+    assert len(said.out.splitlines()) == 5
+    assert said.out.startswith("clew run train.py")

@@ -11,8 +11,8 @@ from network_subjects import classes, figures, outcome, perceptron, places, seed
 from scipy.optimize import approx_fprime
 from torch import nn
 
-from clew.exams.checks.gradient_check import difference
 from clew.exams.checks.gradient_by_depth import decades, first_bad
+from clew.exams.checks.gradient_check import difference
 from clew.exams.lab import Lab
 from clew.exams.subject import Subject
 

@@ -21,8 +21,8 @@ from clew.knowledge.base import load
 from clew.records.clue import Clue
 
 MINE = (
-    "overfit_one_batch init_loss update_ratio same_seed_repeat step_lowers_batch_loss regularisation_raises_loss lr_range "
-    "noise_scale term_conflict ablation seed_spread metric_oracle"
+    "overfit_one_batch init_loss update_ratio same_seed_repeat step_lowers_batch_loss regularisation_raises_loss "
+    "lr_range noise_scale term_conflict ablation seed_spread metric_oracle"
 ).split()
 SLOW = ("seed_spread", "overfit_one_batch", "regularisation_raises_loss")
 SOUND = dict(sound()) | {f"another {name}": make() for name, make in HEALTHY.items()}

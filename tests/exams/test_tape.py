@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -357,6 +358,22 @@ def test_several_losses_are_told_apart(tmp_path: Path) -> None:
     assert total == pytest.approx(subject.tape.value, rel=1e-5)
 
 
+def test_terms_go_by_the_names_that_the_script_gives_them(tmp_path: Path) -> None:
+    def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
+        output = model(x)
+        fit = output.pow(2).mean()
+        total: torch.Tensor = fit + output.abs().mean() + output.exp().mean()
+        return total
+
+    case = Case(lambda: nn.Linear(3, 2), lambda: (noise(4, 3),), loss, 1, 0)
+    model = case.model()
+    subject = kept(tmp_path, lambda: steps(case, model))
+    first, second, third = subject.terms(subject.copy(), subject.batches[0])
+    assert re.fullmatch(r"fit at .*test_tape.py:\d+( .*)?", first)
+    assert re.fullmatch(r"mean at .*test_tape.py:\d+.* \(1 of 2 there\)", second)
+    assert re.fullmatch(r"mean at .*test_tape.py:\d+.* \(2 of 2 there\)", third)
+
+
 def test_a_difference_is_a_sum_with_a_sign(tmp_path: Path) -> None:
     def loss(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
         output = model(x)
@@ -367,7 +384,8 @@ def test_a_difference_is_a_sum_with_a_sign(tmp_path: Path) -> None:
     subject = kept(tmp_path, lambda: steps(case, model))
     terms = subject.terms(subject.copy(), subject.batches[0])
     assert len(terms) == 3
-    assert sum(name.startswith("minus ") for name in terms) in (0, 2)  # by number where a line has several
+    assert sum(name.startswith("minus ") for name in terms) == 2
+    assert all("test_tape.py:" in name and "term" not in name for name in terms)
     assert sum(float(term.detach()) for term in terms.values()) == pytest.approx(subject.tape.value, rel=1e-4)
 
 

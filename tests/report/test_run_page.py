@@ -51,7 +51,7 @@ def test_a_sound_run_needs_four_lines() -> None:
     assert lines[1:] == [
         "HEALTHY  train.py: 40 steps in 8 s",
         "",
-        "3 checks passed, 1 could not run (--all lists them).",
+        "3 checks passed, 1 could not run: clew show x --all",
         "Run and HTML report saved in .clew/runs/x.",
     ]
 

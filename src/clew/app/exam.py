@@ -332,6 +332,7 @@ def facts(done: Done) -> ExamFacts:
         tuple((item.exam.name, item.why) for item in examined.skipped),
         notes(done.opened, examined.plan),
         os.path.relpath(keep) if keep and os.path.isdir(keep) else "",
+        done.request.only,
     )
 
 

@@ -10,7 +10,9 @@ from clew.archive.again import Plan, rerun_plan
 from clew.archive.gc import Cleared, gc
 from clew.archive.model import PAGE, REPORT, STATES, Record, SourceFile, epoch
 from clew.errors import ClewError, did_you_mean
+from clew.records.clue import Clue
 from clew.records.trace import Series
+from clew.report.run_page import DataFile, RunFacts
 
 VERDICTS = ("fault", "suspect", "undecided", "healthy")
 SORTS = ("started", "seconds", "verdict")
@@ -96,6 +98,22 @@ def look(name: str, tail: int = 8) -> Inside:
     except ClewError as error:
         remarks.append(str(error))
     return Inside(record, seconds(record), listed, numbers, report, tuple(last), tuple(remarks))
+
+
+def checked(inside: Inside) -> tuple[tuple[Clue, ...], RunFacts]:
+    """The clues that the report of a run was made from, and the data files that it read."""
+    report = inside.report or {}
+    rows = report.get("clues")
+    if not isinstance(rows, list):
+        raise ClewError(f"the run {inside.record.run.id} has no report, so its checks are not known.")
+    table = report.get("run")
+    held = table.get("files", []) if isinstance(table, dict) else []
+    try:
+        read = tuple(DataFile(**item) for item in held)
+        clues = tuple(Clue.from_json(row) for row in rows)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ClewError(f"the report of {inside.record.run.id} is damaged: {error}.") from error
+    return clues, RunFacts(inside.record.script, 0, inside.seconds, 0, 1, inside.record.run.folder, files=read)
 
 
 def printed(name: str, damage: files.Damage) -> Iterator[output.Said]:

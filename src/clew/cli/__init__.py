@@ -61,6 +61,14 @@ class Parser(ArgumentParser):
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
+FIRST = """\
+clew run train.py          run a training script, watch it, and say what is wrong with it
+clew lint .                silent bugs in source, without running it
+clew case new "SYMPTOM"    what a symptom may be, and the observation that tells
+clew open                  the report of the latest run as a page
+clew --help                every command"""
+
+
 def build(words: list[str] | None = None) -> Parser:
     """The parser, or, to save the making of two dozen others, only as much of it as `words` will ask for."""
     only = words[:2] if words is not None else None
@@ -92,6 +100,9 @@ def brief(parsers: "Iterable[ArgumentParser]") -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = sys.argv[1:] if argv is None else argv
+    if not words:
+        print(FIRST)
+        return 0
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 

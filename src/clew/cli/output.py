@@ -57,23 +57,24 @@ def json_argument(parser: ArgumentParser) -> None:
 
 
 def answer(
-    options: Namespace, made: Page, table: Callable[[], Any] | None = None, html: Callable[[], str] | None = None
+    options: Namespace, made: Page | None, table: Callable[[], Any] | None = None, html: Callable[[], str] | None = None
 ) -> None:
-    """Hand over what a command found: the files that were asked for, then the report, and last the line of JSON."""
+    """Hand over what a command found: the files that were asked for, then the report unless there is to be none, and
+    last the line of JSON."""
     to_file = table is not None and options.json
     full = table() if table is not None and (to_file or options.brief) else None
     if options.brief or to_file:
         from clew.records import exact
         from clew.report import brief
 
-        made = brief.page(full, made) if options.brief else made
+        made = brief.page(full, made) if options.brief and made else made
         if options.brief:
             full = brief.table(full)
         if to_file and options.json != "-":
             save(options.json, exact.pretty(full))
     if html is not None and options.html:
         save(options.html, html())
-    if not getattr(options, "quiet", False):
+    if made is not None:
         show(made)
     if to_file and options.json == "-":
         print(exact.dumps(full))

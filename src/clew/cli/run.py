@@ -69,7 +69,7 @@ def act(options: Namespace) -> int:
     done = run.run(words, module, launcher, how)
     if not options.quiet:
         print()
-    made = run_page(done.seen, run.facts(done), page(), options.all)
+    made = None if options.quiet else run_page(done.seen, run.facts(done), page(), options.all)
     answer(options, made, lambda: run.to_json(done), lambda: run.page(done))
     worse = {"fault": ("fault",), "suspect": ("fault", "suspect"), None: ()}[options.fail_on]
     if done.seen.verdict.word in worse:

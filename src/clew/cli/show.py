@@ -13,8 +13,10 @@ from clew.archive.model import OUTPUT
 from clew.cli.output import answer, json_argument, laid_out, page
 from clew.cli.runs import COLOURS, plain, run_argument, size
 from clew.evidence.words import harmless
+from clew.knowledge.base import load
 from clew.records.place import Place
 from clew.records.trace import Series
+from clew.report.run_page import checks
 from clew.report.text import BOLD, DIM, YELLOW, Page, number, percent, seconds
 
 METRIC_ROWS = 12
@@ -28,6 +30,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     what.add_argument("--output", action="store_true", help="what it printed")
     what.add_argument("--metrics", metavar="NAME", help="one quantity by step; NAME/PART for one module or parameter")
     what.add_argument("--code", nargs="?", const="", metavar="FILE", help="the source files it used, or one of them")
+    what.add_argument("--all", action="store_true", help="every check: seen, passed, or why it could not run")
     json_argument(parser)
     parser.add_argument("--html", metavar="FILE", help="write its HTML report")
     parser.set_defaults(act=act)
@@ -43,7 +46,11 @@ def act(options: Namespace) -> int:
         _raw(options, [runs.source(options.run, options.code)[1]])
         return 0
     inside = runs.look(options.run)
-    made = _code_page(inside, page()) if options.code is not None else run_page(inside, page())
+    if options.all:
+        clues, facts = runs.checked(inside)
+        made = checks(clues, load().tests, facts, page())
+    else:
+        made = _code_page(inside, page()) if options.code is not None else run_page(inside, page())
     answer(options, made, lambda: runs.look_json(inside), lambda: runs.page(options.run))
     return 1 if options.code is None and inside.record.verdict in ("fault", "suspect") else 0
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import glob
+import linecache
 import math
 import os
+import re
 from typing import Any
 
 import torch
@@ -19,7 +21,7 @@ from clew.exams.subject import Seen, Subject, remade
 from clew.records.place import Place
 from clew.tape import files
 from clew.tape.coding import slots_in
-from clew.tape.model import Tape
+from clew.tape.model import Call, Tape
 from clew.tape.names import short
 
 SUMS = ("add", "__add__", "__radd__", "sum", "add_", "__iadd__")
@@ -141,7 +143,7 @@ class CapturedSubject(Subject):
         return list(found.items())
 
     def terms(self, model: nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
-        """The terms of a loss that is a sum, by place; nothing when it is none."""
+        """The terms of a loss that is a sum, each by a name and its line; nothing when it is none."""
         tape = self.tape
         weights = _terms(tape, tape.loss)
         if len(weights) < 2 or not isinstance(self.loss, TapedLoss):
@@ -149,13 +151,13 @@ class CapturedSubject(Subject):
         output = self.call(model, batch.inputs)
         env = self.loss.values(output, batch.target)
         self.player.play(env, tape.split, len(tape.calls), self.loss.rows, True)
-        named = {}
-        for slot, weight in weights:
-            call = next(call for call in tape.calls if slot in call.made)
-            place = tape.places[call.place] if call.place >= 0 else None
-            name = f"{short(call.function)} at {place}" if place else f"term {slot}"
-            named[name if weight > 0 else f"minus {name}"] = weight * env[slot]
-        return named if len(named) == len(weights) else {f"term {slot}": held * env[slot] for slot, held in weights}
+        slots = [tape.loss, *(slot for slot, _ in weights)]
+        calls = [next(call for call in tape.calls if slot in call.made) for slot in slots]
+        names = _told_apart(calls[1:], [tape.places[call.place] if call.place >= 0 else None for call in calls])
+        return {
+            name if weight > 0 else f"minus {name}": weight * env[slot]
+            for name, (slot, weight) in zip(names, weights, strict=True)
+        }
 
     def _optimizer_of(self, parameters: Any) -> torch.optim.Optimizer:
         del parameters
@@ -212,6 +214,26 @@ def captured(run_folder: str, device: str = "") -> CapturedSubject:
         if os.path.exists(os.path.join(folder, files.TAPE)):
             return CapturedSubject(folder, device)
     raise ClewError(f"no training step was kept of the run in {run_folder}; run it with clew run --keep-capture.")
+
+
+ASSIGNS = re.compile(r"\s*(\w+)\s*(?::[^=]+)?=(?!=)")
+
+
+def _told_apart(calls: list[Call], places: list[Place | None]) -> list[str]:
+    """A name for what each call made: the variable that its line assigns, or else the call, and the line. The first
+    place is that of the sum, whose variable names none of its terms."""
+    whole, *places = places
+    told = [at if at and (whole is None or at.line != whole.line) else None for at in places]
+    lines = [linecache.getline(at.file, at.line) if at and at.file and at.line else "" for at in told]
+    given = [found[1] if (found := ASSIGNS.match(line)) else "" for line in lines]
+    names = [
+        f"{name if name and given.count(name) == 1 else short(call.function)}{f' at {place}' if place else ''}"
+        for name, call, place in zip(given, calls, places, strict=True)
+    ]
+    return [
+        f"{name} ({names[:index].count(name) + 1} of {names.count(name)} there)" if names.count(name) > 1 else name
+        for index, name in enumerate(names)
+    ]
 
 
 def _terms(tape: Tape, slot: int, weight: float = 1.0) -> list[tuple[int, float]]:

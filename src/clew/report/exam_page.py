@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from clew.records.clue import UNCLEAR, Clue
 from clew.report.html import environment
-from clew.report.run_page import RunFacts, body
+from clew.report.run_page import RunFacts, body, findings
 from clew.report.terminal import VERDICT_COLOURS, sentence
 from clew.report.text import BOLD, DIM, Page, number, seconds
 from clew.report.view import CaseView
@@ -41,6 +41,7 @@ class ExamFacts(NamedTuple):
     skipped: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
     kept: str = ""
+    only: tuple[str, ...] = ()  # the exams that were asked for by name
 
 
 def catalogue(lines: list[PlanLine], page: Page) -> Page:
@@ -107,13 +108,31 @@ def exam_page(seen: CaseView, facts: ExamFacts, page: Page) -> Page:
     word = seen.verdict.word
     count = f"{facts.made} exam{'s' * (facts.made != 1)} in {_time(facts.seconds)}"
     page.line(f"{page.paint(word.upper(), VERDICT_COLOURS[word], BOLD)}  {facts.name}: {count}")
-    body(seen, RunFacts(facts.name, 0, facts.seconds, 0, 1, "", facts.notes), page, everything=True)
+    about = RunFacts(facts.name, 0, facts.seconds, 0, 1, "", facts.notes)
+    if facts.only:
+        _asked(seen, facts.only, page)
+        findings(seen, about, page)
+    else:
+        body(seen, about, page, everything=True)
     skipped_lines(facts.skipped, page)
     page.line()
     page.say(sentence(facts.ended), 0, "", DIM)
     if facts.kept:
         page.say(f"Saved for inspection: {facts.kept}.", 0, "", DIM)
     return page
+
+
+def _asked(seen: CaseView, only: tuple[str, ...], page: Page) -> None:
+    """What the exams that were asked for showed, and nothing else."""
+    for held, weighed in zip(seen.counted, seen.weighing.clues, strict=True):
+        clue = held.clue
+        if clue.test in only:
+            figures = ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in clue.measured)
+            page.say(f"{weighed.outcome}. {sentence(clue.says or clue.why)}", 2, f"{clue.test}: ")
+            if figures:
+                page.say(sentence(figures), 4, "", DIM)
+            for place in clue.where[:2]:
+                page.say(str(place), 4, "at ", DIM)
 
 
 def exam_html(seen: CaseView, facts: ExamFacts) -> str:

@@ -1,11 +1,13 @@
 """What `clew run` prints at the end: the verdict, the fault with its line, and what was and was not looked at."""
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from clew.evidence.words import word
 from clew.knowledge.model import Test
 from clew.records.case import HeldClue
+from clew.records.clue import Clue
 from clew.records.place import Place
 from clew.report.terminal import VERDICT_COLOURS, next_tests, sentence
 from clew.report.text import BOLD, DIM, RED, Page, number, percent, seconds
@@ -61,8 +63,11 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
     looked = body(seen, facts, page, everything)
     page.line()
     if not everything:
-        counts = f"{len(looked.absent)} checks passed, {len(looked.unclear)} could not run (--all lists them)."
-        page.say(f"{counts} {facts.exams}".rstrip(), 0, "", DIM)
+        name = os.path.basename(facts.folder)
+        counts = f"{len(looked.absent)} checks passed, {len(looked.unclear)} could not run: clew show {name} --all"
+        page.say(counts, 0, "", DIM)
+        if facts.exams:
+            page.say(facts.exams, 0, "", DIM)
     page.say(f"Run and HTML report saved in {facts.folder}.", 0, "", DIM)
     return page
 
@@ -72,7 +77,7 @@ def body(seen: CaseView, facts: RunFacts, page: Page, everything: bool) -> "Look
     verdict, looked = seen.verdict, _looked(seen)
     if not seen.weighing.findings and (verdict.word != "healthy" or looked.seen):
         page.say(verdict.says)
-    _findings(seen, facts, page)
+    findings(seen, facts, page)
     if seen.weighing.findings:
         _in_passing(looked, page, everything)
     else:
@@ -84,6 +89,22 @@ def body(seen: CaseView, facts: RunFacts, page: Page, everything: bool) -> "Look
         _checked(looked, facts, page)
     _troubles(seen, facts, page, everything)
     return looked
+
+
+def checks(clues: Iterable[Clue], tests: dict[str, Test], facts: RunFacts, page: Page) -> Page:
+    """Everything that a run of the archive was looked at for: what was seen, what passed, what could not run."""
+    looked = Looked([], [], [], tests)
+    for clue in clues:
+        outcome = tests[clue.test].outcome(clue.outcome) if clue.test in tests else None
+        if outcome is None:
+            looked.unclear.append((clue.test, clue.why))
+        elif outcome.kind == "absent":
+            looked.absent.append(clue.test)
+        else:
+            looked.seen.append((HeldClue(0, clue, "", ""), clue.outcome))
+    _signs(looked, page)
+    _checked(looked, facts, page)
+    return page
 
 
 class Looked(NamedTuple):
@@ -113,7 +134,7 @@ def place_words(place: Place) -> str:
     return str(place._replace(symbol=None) if place.symbol and "<" in place.symbol else place)
 
 
-def _findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
+def findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
     for finding in seen.weighing.findings:
         cause = seen.knowledge.causes[finding.cause]
         page.line()

@@ -25,6 +25,7 @@ from clew.exams.checks._training_runs import redrawn, trained_parameters, vector
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Reading, Unclear
+from clew.records.place import Place
 
 BATCHES = 4
 OPPOSED = -0.5
@@ -111,7 +112,9 @@ def terms_of(lab: Lab, model: nn.Module, batch: Batch) -> dict[str, torch.Tensor
         held = fields(output)
         named = {name: value for name, value in held.items() if "loss" in str(name)} if hasattr(held, "items") else {}
     else:
-        named = _named(lab.subject.loss(output, batch.target))
+        code = getattr(lab.subject.loss, "__code__", None)
+        place = f" at {Place(code.co_filename, code.co_firstlineno)}" if code else ""
+        named = _named(lab.subject.loss(output, batch.target), place)
     single = {
         str(name): value
         for name, value in named.items()
@@ -120,11 +123,12 @@ def terms_of(lab: Lab, model: nn.Module, batch: Batch) -> dict[str, torch.Tensor
     return _without_total(single)
 
 
-def _named(value: Any) -> dict[Any, Any]:
+def _named(value: Any, place: str) -> dict[Any, Any]:
     if hasattr(value, "items"):
         return dict(value.items())
     if isinstance(value, list | tuple):
-        return dict(getattr(value, "_asdict", lambda: {f"term {at}": held for at, held in enumerate(value)})())
+        numbered = {f"item {at} of the loss{place}": held for at, held in enumerate(value)}
+        return dict(value._asdict()) if hasattr(value, "_asdict") else numbered
     return {}
 
 
