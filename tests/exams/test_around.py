@@ -246,10 +246,10 @@ def test_numbers_drawn_for_the_task_are_no_augmentation(tmp_path: Path) -> None:
 
     subject = kept(tmp_path, diffusion)
     assert subject.plain_batches == []
-    assert "goes into the loss too" in subject.beyond()
+    assert "enter the loss too" in subject.beyond()
     found = asked(subject)
     assert isinstance(found, Unclear)
-    assert "goes into the loss too" in found.why
+    assert "enter the loss too" in found.why
 
 
 class Noise(nn.Module):

@@ -50,9 +50,9 @@ WRONG: dict[str, tuple[Apply, str, str]] = {
 }
 UNCLEAR: dict[str, tuple[Apply, str]] = {
     "reversal": (lambda x: own.Reversed.apply(x, 1.0), "on unchanged"),
-    "straight through": (own.StraightThrough.apply, "straight-through"),
+    "straight-through": (own.StraightThrough.apply, "straight-through"),
     "surrogate": (own.Surrogate.apply, "surrogate"),
-    "mask or not": (own.ClampedThrough.apply, "a mask that was forgotten"),
+    "mask or not": (own.ClampedThrough.apply, "a forgotten mask"),
     "prints": (own.Printing.apply, "its forward calls print"),
     "remembers": (own.Remembering.apply, "calls remember, which changes KEPT"),
     "coarse": (own.Coarse.apply, "computes in float32 whatever it gets"),
@@ -119,7 +119,7 @@ def test_a_small_error_is_uncomfortable(tmp_path: Path) -> None:
 
 
 def test_what_talks_to_other_processes_is_left_alone() -> None:
-    assert "talks to other processes" in hazard(own.Gathering.forward)
+    assert "communicates with other processes" in hazard(own.Gathering.forward)
     assert hazard(own.Cube.forward) == ""
 
 

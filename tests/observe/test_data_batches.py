@@ -601,7 +601,7 @@ def two_ranks(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[
             with watching(folder, [RankDataOverlap]) as recorder:
                 loop()
             assert not recorder.broken
-            assert "compared when" in recorder.answers()[0]["unclear"]
+            assert "compared after" in recorder.answers()[0]["unclear"]
             recorder.stream.flush()
             traces.append(read_series(recorder.stream.path))
         told = joined(traces)

@@ -54,7 +54,7 @@ ON_THE_WAY = {
 }
 """On the way of the training data to the loss: lines that do what a cause is about."""
 FEW = 2
-PUT_TOGETHER, FIRST_TENSOR, MET = "batches are put together here", "made a tensor here", "goes into the loss here"
+PUT_TOGETHER, FIRST_TENSOR, MET = "batches are assembled here", "made a tensor here", "goes into the loss here"
 LEFT_OUT = "targets are left out of the loss here"
 NOT_TRAINING = "what is not for training is prepared here"
 CHOSEN, OTHER_SET = "training rows are chosen here", "the data set outside training is made here"

@@ -42,14 +42,14 @@ class Cut(NamedTuple):
 def cut(roll: Roll, loss: Any, names: Names, step: int) -> Cut:
     """The tape that ends in `loss`."""
     if roll.full:
-        raise Uncut("the step makes too many calls to be kept")
+        raise Uncut("the step makes too many calls to be captured")
     end = roll.find(loss)
     if end is None:
-        raise Uncut(f"the loss came from {_origin(loss)}, outside of what was recorded")
+        raise Uncut(f"the loss came from {_origin(loss)}, outside the recorded step")
     end = _unscaled(roll, end)
     calls = _needed(roll, end)
     if not calls:
-        raise Uncut(f"the loss came from {_origin(loss)}, outside of what was recorded")
+        raise Uncut(f"the loss came from {_origin(loss)}, outside the recorded step")
     for raw in calls:
         if not raw.function:
             what = f"{raw.said} at {raw.place}" if raw.place else raw.said
@@ -60,7 +60,7 @@ def cut(roll: Roll, loss: Any, names: Names, step: int) -> Cut:
     ]
     for slot in entering:
         if slot not in roll.held:
-            raise Uncut("a value of the step comes from outside of what was recorded")
+            raise Uncut("a value of the step comes from outside the recording")
         tensor = roll.held[slot].tensor
         if tensor.grad_fn is not None and (not names.arguments.get(id(tensor)) or _written_by_hand(tensor)):
             user = next((raw.place for raw in calls if slot in raw.uses and raw.place is not None), None)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from clew.records.place import Place
 
-MADE, STARTED, USED, ASKED = "made here", "first values given here", "used here", "asked for here"
+MADE, STARTED, USED, ASKED = "made here", "first values set here", "used here", "asked for here"
 CROWDED = 4096
 MOST_ADDRESSES = 20_000
 MOST_KINDS, LINES_EACH = 64, 2

@@ -38,7 +38,7 @@ def joined(ranks: Traces) -> Answer:
         return Unclear("one process: there are no ranks to compare")
     sets = [_trained_rows(rank) for rank in ranks]
     if any(sum(rows.values()) < FEWEST for rows, _ in sets):
-        return Unclear("too few training rows of each rank were seen through a loader")
+        return Unclear("too few training rows of each rank went through a loader")
     worst = Reading(shared_share=0.0, rows=sum(sum(rows.values()) for rows, _ in sets), ranks=len(ranks))
     most = 0.0
     for (first, (rows, _)), (second, (others, epoch)) in combinations(enumerate(sets), 2):
@@ -70,7 +70,7 @@ def drifted(ranks: Traces) -> Answer:
     answers = [_optimizer_drifted(ranks, number) for number in optimizers]
     readings = [answer for answer in answers if isinstance(answer, Reading)]
     if not readings:
-        return answers[0] if answers else Unclear("no parameters were seen on all ranks")
+        return answers[0] if answers else Unclear("not all ranks reported parameters")
     return max(readings, key=lambda held: float(dict(held.measured)["largest_relative_difference"] or 0.0))
 
 
@@ -80,15 +80,15 @@ def _optimizer_drifted(ranks: Traces, number: str) -> Answer:
         for rank in ranks
     ]
     if len({frozenset(parts) for parts in held}) > 1:
-        return Unclear("the ranks hold parameters of different names or shapes: they are no replicas")
+        return Unclear("the ranks hold parameters of different names or shapes: they are not replicas")
     worst, first = _apart([[parts[of] for parts in held] for of in held[0]])
     if worst is None:
-        return Unclear("no step was looked at on all ranks")
+        return Unclear("no step was sampled on all ranks")
     if worst == 0.0 or first is None:
         return Reading(largest_relative_difference=worst, ranks=len(ranks))
     alike, why = _meant_alike(ranks, number, list(held[0]))
     if not alike:
-        return Unclear("the parameters differ between ranks, and whether they are meant to be alike is not known")
+        return Unclear("the parameters differ between ranks; whether they should be equal is not known")
     said = [*(of for name, of in ranks[0] if name == EXCHANGED), *(of for name, of in ranks[0] if name == PLACE)]
     files = [of.split(" ", 1)[1] for of in said if of.split(" ", 1)[0] == number]
     reading = Reading(largest_relative_difference=worst, ranks=len(ranks), first_seen_after_step=first + 1, because=why)
@@ -105,7 +105,7 @@ def _meant_alike(ranks: Traces, number: str, parts: list[str]) -> tuple[bool, st
     if moved and _apart(gradients)[0] == 0.0:
         return True, "their gradients are averaged"
     if all(any(name == EXCHANGED and of.split(" ", 1)[0] == number for name, of in rank) for rank in ranks):
-        return True, "the script exchanges their gradients, and does not step with what comes back"
+        return True, "the script exchanges their gradients and does not step with the result"
     talks = [rank[TALK, ""].values for rank in ranks if (TALK, "") in rank]
     silent = all(len(talk) > 1 and talk[0] == talk[-1] for talk in talks)  # NaN equals nothing
     if silent and len(talks) == len(ranks) and all(("loss", "") in rank for rank in ranks):

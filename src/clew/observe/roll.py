@@ -162,7 +162,7 @@ class Roll:
         device = next((tensor.device for tensor in own.values()), None)
         given = decode([args, kwargs], held.__getitem__, device, int)
         if given[1].get("out") is not None or given[1].get("inplace"):
-            raise ValueError("a call that writes to what it is given is not made again")
+            raise ValueError("a call that writes to its arguments is not repeated")
         with self.torch.no_grad():
             return function(*given[0], **given[1])
 
@@ -185,7 +185,9 @@ class Roll:
         if slot is not None and slot in self._inner:
             place, _, _ = self.where()
             said = said.strip("_")
-            self.left[f"{place or 'somewhere'} reads a value into Python ({said}); replays keep that value"] = slot
+            self.left[
+                f"{place or 'somewhere'} reads a value into Python ({said}); replays use that value as a constant"
+            ] = slot
 
     def _under(self) -> Under:
         torch = self.torch

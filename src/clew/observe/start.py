@@ -201,7 +201,7 @@ class Session:
     def _keep(self, taper: Any) -> None:
         taper.finish()
         if taper.folder and taper.why and taper.tape is None and taper.recorder.models:
-            self.trouble(f"no training step could be kept for exams: {taper.why}")
+            self.trouble(f"no training step could be captured for exams: {taper.why}")
 
     def write_sources(self) -> None:
         """Which of the user's own files were imported, the script among them: when it has ended, Python no longer says

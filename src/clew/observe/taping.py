@@ -289,9 +289,9 @@ class Taper(Watch):
         self.procedure.places["augmentation"] = at
         roles = [value for value in found.tape.values if value.role in ("target", "constant")]
         if any(value.slot in draws.drawn for value in roles):
-            self.procedure.drawn = "what is drawn goes into the loss too"
+            self.procedure.drawn = "random numbers enter the loss too"
         elif not all(value.slot in draws.plain for value in drawn):
-            self.procedure.drawn = "what the inputs were before it was not seen"
+            self.procedure.drawn = "the inputs before augmentation were not recorded"
         else:
             plain = {
                 f"{value.role}{number}": draws.plain.get(value.slot, found.tensors[value.slot])
@@ -413,7 +413,7 @@ class Taper(Watch):
         """The run is about to end."""
         self.end()
         if self.tape is None:
-            self.why = self.why or "no call of backward was seen on a sampled step"
+            self.why = self.why or "no backward call was seen on a sampled step"
             return
         busy, self.recorder.busy = self.recorder.busy, True
         try:

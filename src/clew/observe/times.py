@@ -92,7 +92,7 @@ def _lagged(tables: Sequence[Any]) -> str:
     for earlier, first in columns:
         for later, second in columns:
             if earlier != later and _repeats(first, second):
-                return f"{later} is {earlier} one row before, as in lags and sliding windows"
+                return f"{later} is {earlier} shifted by one row, as in lags and sliding windows"
     return next((found for table in tables if (found := _own_scale(table))), "")
 
 
@@ -108,7 +108,9 @@ def _own_scale(table: Any) -> str:
         turns = [second / first for first, second in itertools.pairwise(steps)]
     pairs = list(itertools.pairwise(turns))[:TURNS]
     if len(pairs) == TURNS and all(_repeats(earlier, later, NEAR, MOST) for later, earlier in pairs):
-        return "each row is the one before, one column on and scaled by itself, as in sliding windows"
+        return (
+            "each row is the previous one shifted by one column and scaled by its own statistics, as in sliding windows"
+        )
     return ""
 
 

@@ -67,7 +67,7 @@ def check(kept: Kept, limit: float) -> Checked:
     for name in ("forward", "setup_context", backward_name(kept.kind)):
         said = hazard(getattr(kept.kind, name)) if name in _defined(kept.kind) else ""
         if said:
-            return Checked(None, why=f"its {name} {said}, so that it was not called again")
+            return Checked(None, why=f"its {name} {said}, so it was not called again")
     try:
         with _as_before():
             return _judged(list(_entries(kept, time.monotonic(), limit)))
@@ -93,22 +93,26 @@ class _Unfit(Exception):
 
 def _judged(entries: list[Entry]) -> Checked:
     if not entries:
-        return Checked(None, why="no entry of its inputs had a difference that two step sizes agree on")
+        return Checked(None, why="finite differences at two step sizes agree on none of its inputs")
     flat = [entry for entry in entries if entry.flat]
     for entry in flat:
         if all(other.flat for other in entries if other.argument == entry.argument):
             return Checked(
                 None,
-                why=f"its forward is flat in {entry.argument} and its backward gives {entry.gradient:.2g} there, as a "
-                "straight-through or surrogate gradient does on purpose",
+                why=(
+                    f"its forward is flat in {entry.argument} and its backward gives {entry.gradient:.2g} there, "
+                    "as a straight-through or surrogate gradient does on purpose"
+                ),
             )
     counted = [entry for entry in entries if not entry.flat]
     worst = max(counted, key=lambda entry: entry.error)
     if flat and worst.error < AGREES:
         return Checked(
             None,
-            why=f"its backward is right where its forward has a slope, and gives {flat[0].gradient:.2g} where forward "
-            f"is flat in {flat[0].argument}: passed straight through on purpose, or a mask that was forgotten",
+            why=(
+                f"its backward is right where forward has a slope, and gives {flat[0].gradient:.2g} where forward "
+                f"is flat in {flat[0].argument}: a deliberate straight-through gradient or a forgotten mask"
+            ),
         )
     return Checked(worst, len(counted), sum(entry.error > AGREES for entry in counted))
 
@@ -118,7 +122,7 @@ def _entries(kept: Kept, began: float, limit: float) -> Iterator[Entry]:
     before = time.monotonic()
     outputs = function.outputs()
     if time.monotonic() - before > SLOW * limit:
-        raise _Unfit("one call of it takes too long to make it again and again")
+        raise _Unfit("one call of it is too slow to repeat")
     function.project(outputs)
     gradients = function.gradients(outputs)
     if all(gradient is None for gradient in gradients):
@@ -154,7 +158,7 @@ class _Function:
         self._wanted = iter(kept.wanted)
         self.args = [self._own(value, name) for value, name in zip(kept.args, kept.names, strict=True)]
         if not self.leaves:
-            raise _Unfit("no input that holds values wants a gradient")
+            raise _Unfit("no floating-point input requires a gradient")
 
     def _own(self, value: Any, name: str) -> Any:
         if isinstance(value, torch.Tensor):
@@ -192,14 +196,14 @@ class _Function:
             raise _Unfit("none of its outputs is differentiable")
         for made in outputs:
             if made.dtype is not torch.float64:
-                raise _Unfit(f"it computes in {str(made.dtype).removeprefix('torch.')} whatever it gets, too coarse")
-            if not bool(torch.isfinite(made).all()):
-                raise _Unfit("what it computes is not finite")
-            if any(made.shape == leaf.shape and torch.equal(made, leaf) for leaf in self.leaves):
                 raise _Unfit(
-                    "its forward passes its input on unchanged, so that its backward can only be there to change the "
-                    "gradient on purpose"
+                    f"it always computes in {str(made.dtype).removeprefix('torch.')}, which is too coarse for "
+                    "finite differences"
                 )
+            if not bool(torch.isfinite(made).all()):
+                raise _Unfit("its output is not finite")
+            if any(made.shape == leaf.shape and torch.equal(made, leaf) for leaf in self.leaves):
+                raise _Unfit("its forward returns its input unchanged, so its backward changes the gradient on purpose")
         generator = torch.Generator().manual_seed(0)
         self.weights = [
             torch.randn(made.shape, generator=generator, dtype=torch.float64).to(made.device) for made in outputs

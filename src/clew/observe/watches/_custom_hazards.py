@@ -68,22 +68,22 @@ def _root(node: ast.expr) -> str:
 
 def _does(node: ast.AST, own: set[str], names: dict[str, Any]) -> str:
     if isinstance(node, ast.Global | ast.Nonlocal):
-        return f"changes {node.names[0]}, which is not its own"
+        return f"changes {node.names[0]}, which is not local to it"
     if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
         root = _root(node)
         if root and root not in own:
-            return f"changes {root}, which is not its own"
+            return f"changes {root}, which is not local to it"
     if isinstance(node, ast.Name) and node.id not in own and isinstance(node.ctx, ast.Load):
         return _of_name(node.id, names)
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
         if node.attr in COLLECTIVE or (node.attr == "distributed" and _root(node) not in own):
-            return "talks to other processes"
+            return "communicates with other processes"
         if node.attr in WRITING:
             return f"calls {node.attr}"
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEEPING:
         root = _root(node.func)
         if root and root not in own and not isinstance(names.get(root), ModuleType):
-            return f"changes {root}, which is not its own"
+            return f"changes {root}, which is not local to it"
     return ""
 
 
@@ -93,11 +93,11 @@ def _of_name(name: str, names: dict[str, Any]) -> str:
         return f"calls {name}"
     if isinstance(value, ModuleType):
         if value.__name__.startswith("torch.distributed"):
-            return "talks to other processes"
+            return "communicates with other processes"
         if value.__name__.partition(".")[0] in OUTWARD:
             return f"uses {name}"
     if getattr(value, "__module__", None) is not None and str(value.__module__).startswith("torch.distributed"):
-        return "talks to other processes"
+        return "communicates with other processes"
     return ""
 
 

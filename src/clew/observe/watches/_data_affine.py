@@ -52,8 +52,8 @@ def standardised_again(loaded: Moments, maps: list[Map], before: bool) -> str:
     already = (np.abs(mean) < 0.2 + 4 * loaded.mean_error) & (np.abs(std - 1) < 0.15 + 4 * loaded.std_error)
     if before and already.all() and moves.mean() > 0.5:
         return (
-            f"the loader's inputs are standardised already, and are scaled by {_typical(factor):.3g} and shifted by "
-            f"{_typical(offset):.3g} once more before the model"
+            f"the loader's inputs are already standardised, and are scaled by {_typical(factor):.3g} and "
+            f"shifted by {_typical(offset):.3g} again before the model"
         )
     scale = 1 / np.sqrt(factor)
     centre = -offset / (factor + np.sqrt(factor))
@@ -61,8 +61,8 @@ def standardised_again(loaded: Moments, maps: list[Map], before: bool) -> str:
     telling = (np.abs(np.log(std)) > 0.2) & (np.abs(mean) > 0.3 * std)
     if twice.all() and telling.mean() > 0.5:
         return (
-            f"between loader and model the inputs are scaled by {_typical(factor):.3g}, the square of what their "
-            f"deviation of {_typical(std):.3g} asks for: mean and deviation are taken out twice"
+            f"between loader and model the inputs are scaled by {_typical(factor):.3g}, the square of what "
+            f"their standard deviation {_typical(std):.3g} requires: normalisation is applied twice"
         )
     return ""
 

@@ -22,8 +22,8 @@ def kept_generator(dataset: Any) -> str:
             if isinstance(held, GENERATORS) and _draws(type(owner), methods, name):
                 kind = f"{type(held).__module__.split('.')[0]} {type(held).__name__}"
                 return (
-                    f"{type(owner).__name__}.{name} is a {kind} made before the workers start: "
-                    "each worker gets a copy in the same state"
+                    f"{type(owner).__name__}.{name} is a {kind} created before the workers start: each worker "
+                    "gets a copy in the same state"
                 )
     return ""
 
@@ -82,4 +82,4 @@ def fixed_seed(setup: Any) -> str:
     if used or names & TELLS or not any("seed" in name for name in names) or code.co_freevars:
         return ""
     name = getattr(setup, "__name__", "worker_init_fn")
-    return f"{name} gives every worker the same seed: it never looks at which worker it is"
+    return f"{name} gives every worker the same seed: it does not use the worker's id"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FEWEST = 5
 TRAINED = 32
-COPIES = "made copies of rows before the split, and from it come"
+COPIES = "resampled rows before the split, and its copies include"
 
 
 class Leak(NamedTuple):

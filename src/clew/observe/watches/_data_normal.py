@@ -85,7 +85,7 @@ def twice_by_range(held: Extremes | None) -> str:
         room = 0.01 * (high - low)
         if (np.abs(held.low - low) < room).all() and (np.abs(held.high - high) < room).all():
             return (
-                f"images span {held.low.min():.2f} to {held.high.max():.2f}: what black and white become when "
-                f"the constants of {name} are applied twice"
+                f"images span {held.low.min():.2f} to {held.high.max():.2f}, which is what the constants of "
+                f"{name} give when applied twice"
             )
     return ""

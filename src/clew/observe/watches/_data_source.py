@@ -61,7 +61,7 @@ def put_together(iterator: Any, named: re.Pattern[str] | None = None) -> Place |
     lines = sorted({line for _, _, line in code.co_lines() if line})
     found = (line for line in lines if named is not None and named.search(linecache.getline(code.co_filename, line)))
     line = next(found, lines[-1])
-    return Place(shown(code.co_filename), line, symbol=code.co_qualname, role="batches are put together here")
+    return Place(shown(code.co_filename), line, symbol=code.co_qualname, role="batches are assembled here")
 
 
 def _weakly(value: Any) -> weakref.ref[Any] | None:

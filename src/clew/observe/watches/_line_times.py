@@ -108,7 +108,7 @@ class LineTimes:
             return None
         code, line = key
         symbol = None if code.co_qualname == "<module>" else code.co_qualname
-        return Place(shown(code.co_filename), line, symbol=symbol, role="takes longer and longer")
+        return Place(shown(code.co_filename), line, symbol=symbol, role="takes longer every step")
 
 
 def _least(held: list[dict[Key, float]]) -> dict[Key, float]:

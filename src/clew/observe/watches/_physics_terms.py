@@ -335,8 +335,12 @@ class Solved(Watch):
         if self.equations.broken:
             return self.equations.broken
         if not self.equations.updates:
-            return "no loss with derivatives of a network by its inputs was seen"
-        return "" if self.equations.is_equation() else "the derivatives by the inputs look like those of a penalty"
+            return "no loss with derivatives of a network with respect to its inputs was seen"
+        return (
+            ""
+            if self.equations.is_equation()
+            else "the derivatives with respect to the inputs look like a gradient penalty"
+        )
 
 
 def _around(held: weakref.ref[Equations], original: Any) -> Any:

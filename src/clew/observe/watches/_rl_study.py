@@ -556,4 +556,4 @@ class Studied(Watch):
         """Why nothing can be said about an agent; nothing when there is one."""
         if self.study.broken:
             return self.study.broken
-        return "" if self.study.experience.steps else "no environment was seen to take a step"
+        return "" if self.study.experience.steps else "no environment step was seen"

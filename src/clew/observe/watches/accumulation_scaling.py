@@ -141,11 +141,11 @@ class AccumulationScaling(Watch):
             return Unclear("no optimiser step was seen")
         if self.unscaled >= WINDOWS and self.unscaled >= self.windows / 2:
             if self.evened:
-                return Unclear("the passes are summed as they are, by a factor that this optimiser evens out again")
+                return Unclear("the backward passes are summed undivided, a factor that this optimiser normalises away")
             return (
                 Saw("unscaled", backwards_per_step=self.most, windows=self.unscaled)
                 .at(self.place)
-                .saying(f"{self.most} backward passes of a mean loss are summed for one step and none is divided")
+                .saying(f"{self.most} backward passes of a mean loss are summed for one step, and none is divided")
             )
         return Saw("scaled_or_none", windows=self.windows, backwards_per_step=self.most)
 

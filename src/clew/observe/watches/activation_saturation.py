@@ -96,12 +96,12 @@ class ActivationSaturation(Watch):
 
     def read(self) -> Answer:
         if not self.calls:
-            return Unclear("no module was seen at work in training")
+            return Unclear("no module ran in training")
         late = {
             layer: median(list(held)[len(held) // 2 :]) for layer, held in self.layers.items() if len(held) >= ENOUGH
         }
         if not late and self.layers:
-            return Unclear(f"hidden tanh or sigmoid units were seen on fewer than {ENOUGH} sampled steps")
+            return Unclear(f"hidden tanh or sigmoid units ran on fewer than {ENOUGH} sampled steps")
         if not late:
             return Reading(largest_share_of_pinned_values=0.0, layers=0)
         worst = max(late, key=lambda layer: late[layer])

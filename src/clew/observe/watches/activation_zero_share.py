@@ -112,13 +112,13 @@ class ActivationZeroShare(Watch):
     def read(self) -> Answer:
         shares = {layer: share for layer, held in self.layers.items() if (share := silent_share(held)) is not None}
         if not self.calls:
-            return Unclear("no module was seen at work in training")
+            return Unclear("no module ran in training")
         if not self.layers and (self.calls < FEWEST or self._hidden()):
-            return Unclear("no rectifier was seen")
+            return Unclear("no ReLU-like activation was seen")
         if not self.layers:
             return Reading(largest_share_of_silent_units=0.0, layers=0)
         if not shares:
-            return Unclear(f"fewer than {ROWS} examples on {ENOUGH} sampled steps went through any rectifier")
+            return Unclear(f"fewer than {ROWS} examples on {ENOUGH} sampled steps went through a ReLU-like activation")
         worst = max(shares, key=lambda layer: shares[layer])
         name = layer_name(self.recorder, worst)
         reading = Reading(largest_share_of_silent_units=shares[worst], layer=name, layers=len(shares))

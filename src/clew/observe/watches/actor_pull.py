@@ -83,14 +83,14 @@ class ActorPull(Watch):
 
     def read(self) -> Answer:
         if not experience_of(self.recorder).steps:
-            return Unclear("no environment was seen to take a step")
+            return Unclear("no environment step was seen")
         known = {critic: seen for critic, seen in self.turns.items() if critic in self.learns and len(seen) >= TURNS}
         if not known:
-            return Unclear("no actor was seen to learn through a critic that learns by itself")
+            return Unclear("no actor that learns through a separately trained critic was seen")
         for seen in known.values():
             down = sum(held.push > CLEAR for held in seen)
             if down >= CLEAR * len(seen) and not _cost(seen[-1].place):
-                says = "the actor's loss falls as the value of its actions falls: it learns the worst action"
+                says = "the actor's loss falls when the value of its actions falls: it learns the worst action"
                 places = (*computing("policy loss", seen[-1].place), seen[-1].place)
                 return Saw("down", turns=len(seen)).at(*places).saying(says)
         return Saw("up", turns=sum(map(len, known.values())))

@@ -69,14 +69,16 @@ class AdvantageStatistics(Studied):
         place = self._targets_less_a_constant()
         if place is not None:
             saw = Saw("no_baseline", updates=len(policy.favoured)).at(*self._lines(place))
-            return saw.saying("the weights are the critic's targets, less a constant: its values are not taken off")
+            return saw.saying(
+                "the weights are the critic's targets minus a constant: the critic's values are not subtracted"
+            )
         means = []
         for held in policy.favoured:
             if held.step > EARLY * self.recorder.step and len(held.weights) >= BATCH and np.std(held.weights) > 0:
                 means.append(float(np.mean(held.weights) / np.std(held.weights)))
                 place = held.place
         if len(means) < UPDATES:
-            return Unclear("too few updates of the policy were seen after the first tenth of the run")
+            return Unclear("too few policy updates were seen after the first tenth of the run")
         far = all(mean > FAR for mean in means) or all(mean < -FAR for mean in means)
         figures = {"mean_over_std": float(np.median(means)), "updates": len(means)}
         return Saw("not_centred", **figures).at(*self._lines(place)) if far else Saw("usual", **figures).at(place)

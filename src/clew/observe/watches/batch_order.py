@@ -132,7 +132,7 @@ class BatchOrder(FedWatch):
         if self.feed.broken:
             return Unclear(self.feed.broken)
         found: list[tuple[float, int, Arrivals]] = []
-        why = "no class labels of training batches were seen"
+        why = "no class labels in training batches were seen"
         for number, held in self.arrivals.items():
             loader = self.feed.loaders.get(number)
             if loader is None or not loader.trained:
@@ -145,7 +145,7 @@ class BatchOrder(FedWatch):
             if len(batches) < 2 or count < FEWEST:
                 why = "too few labelled batches per epoch were seen"
             elif classes < 2:
-                why = f"only one class was seen in the first {count} labels"
+                why = f"only one class occurs in the first {count} labels"
             else:
                 found.append((order_z(batches, held), count, held))
         if not found:

@@ -97,16 +97,16 @@ class BatchRepeats(FedWatch):
             if _whole(loader) or run.one_row:
                 continue
             if run.pairs >= PAIRS and run.equal >= 0.9 * run.pairs:
-                return self._same(loader, run.equal + 1, "the loader gave the same batch", run.place)
+                return self._same(loader, run.equal + 1, "the loader yielded the same batch", run.place)
             if loader.batches == 1 and self._trained_on_one(loader):
-                return self._same(loader, self.recorder.step, "one batch was fetched and used", loader.place)
+                return self._same(loader, self.recorder.step, "one batch was fetched and reused", loader.place)
             if len(trained) == 1 and self._trained_on_each_again(loader):
                 return self._again(loader)
         part = self._part()
         if part is not None:
             return part
         if all(self.runs.get(loader.number, Run()).pairs == 0 and not _whole(loader) for loader in trained):
-            return Unclear("too few batches were seen one after another")
+            return Unclear("too few consecutive batches were seen")
         return Saw("varied", batches=sum(loader.batches for loader in trained))
 
     def _picked(self) -> Answer:
@@ -116,11 +116,11 @@ class BatchRepeats(FedWatch):
             if part is not None:
                 return part
             if self.draws.broken:
-                return Unclear(f"draws could not be followed: {self.draws.broken}")
-            return Unclear("no batch of a loader was seen to be trained on")
+                return Unclear(f"random draws could not be followed: {self.draws.broken}")
+            return Unclear("no loader batch was trained on")
         says = (
-            f"all training calls that were looked at were made on the same {found.rows} examples, picked from a tensor "
-            f"that holds {found.source}"
+            f"all sampled training calls used the same {found.rows} examples, picked from a tensor that holds "
+            f"{found.source}"
         )
         return (
             Saw("same", times=found.calls, rows=found.rows, data_set=found.source, steps=found.steps)
@@ -134,8 +134,8 @@ class BatchRepeats(FedWatch):
         if found is None:
             return None
         says = (
-            f"{found.rows} examples, {found.share:.0%} of a batch, stay the same from one training call to others many "
-            "steps later; the rest of the batch is new each time"
+            f"{found.rows} examples, {found.share:.0%} of a batch, recur in training calls many steps apart; "
+            "the rest of the batch is new each time"
         )
         measured = {"rows": found.rows, "share": found.share, "new_share": found.new, "calls": found.calls}
         return Saw("part_same", **measured).at(found.place).saying(says)
@@ -145,12 +145,12 @@ class BatchRepeats(FedWatch):
         rows, calls = self.feed.repeat_rows, sum(self.feed.repeats.values())
         if len(self.feed.repeats) != 1 or calls < CALLS:
             return None
-        place, how = self.draws.again(CALLS, rows), "the same positions are drawn at every step, out of more"
+        place, how = self.draws.again(CALLS, rows), "the same positions are drawn at every step from a larger set"
         if place is None:
-            place, how = self.seeds.again(CALLS), "a generator is given the same seed at every step"
+            place, how = self.seeds.again(CALLS), "a generator gets the same seed at every step"
         if place is None:
             return None
-        says = f"all {calls} training calls that were looked at had the same {rows} examples, and {how}"
+        says = f"all {calls} sampled training calls had the same {rows} examples, and {how}"
         return Saw("same", times=calls, rows=rows).at(place).saying(says)
 
     def _trained_on_one(self, loader: Loader) -> bool:
@@ -168,13 +168,13 @@ class BatchRepeats(FedWatch):
 
     def _again(self, loader: Loader) -> Saw:
         times = self.recorder.step // loader.batches
-        says = f"each of the {loader.batches} batches that the loader gave was trained on about {times} times in a row"
+        says = f"each of the loader's {loader.batches} batches was trained on about {times} times in a row"
         return Saw("same", times=times, batches=loader.batches, rows=loader.batch_rows).at(loader.place).saying(says)
 
     def _same(self, loader: Loader, times: int, text: str, place: Place | None) -> Saw:
         size = loader.source.size
         of = f" of {size} in the data set" if size else ""
-        says = f"{text} {times} times: {loader.batch_rows} examples{of} are all that training sees"
+        says = f"{text} {times} times: training sees only {loader.batch_rows} examples{of}"
         return Saw("same", times=times, rows=loader.batch_rows, data_set=size).at(place).saying(says)
 
 

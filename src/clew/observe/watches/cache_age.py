@@ -34,7 +34,7 @@ class CacheAge(Watch):
             held for held in files.opened() if not held.written and held.modified and not files.rewritten(held.path)
         ]
         if not read:
-            return Unclear(files.trouble() or "no data file was seen to be read")
+            return Unclear(files.trouble() or "no data file was read")
         reused: Saw | None = None
         named = {os.path.basename(held.path): held for held in reversed(read) if not held.path.endswith(".py")}
         for source, own in users_sources():
@@ -69,14 +69,14 @@ def lines_of(source: str, edited: float, names: tuple[str, ...]) -> dict[str, in
 def _stale(held: files.Opened, source: str, line: int, edited: float) -> Saw:
     hours = (edited - held.modified) / 3600
     name = os.path.basename(held.path)
-    says = f"{name} is {hours:.1f} hours older than {shown(source)}, which makes it only when it is not there"
+    says = f"{name} is {hours:.1f} hours older than {shown(source)}, which writes it only when it is missing"
     places = (Place(shown(source), line), Place(shown(held.path)), held.place)
     return Saw("stale", file=name, hours_older=hours).at(*places).saying(says)
 
 
 def _reused(held: files.Opened, source: str, line: int) -> Saw:
     name = os.path.basename(held.path)
-    says = f"{name} was read back as an earlier run left it; {shown(source)} makes it only when it is not there"
+    says = f"{name} was read as an earlier run left it; {shown(source)} writes it only when it is missing"
     return Saw("reused", file=name).at(Place(shown(source), line), Place(shown(held.path)), held.place).saying(says)
 
 

@@ -72,10 +72,12 @@ class ClipActivity(Watch):
         if not self.calls:
             return Reading(share_of_steps_clipped=0.0, clips=0)
         if self.read_calls < FEWEST:
-            return Unclear(f"only {self.read_calls} clipping calls were looked at")
+            return Unclear(f"only {self.read_calls} clipping calls were sampled")
         if self.bound >= 0.9 * self.read_calls and self.calls < SETTLED:
-            return Unclear(f"the limit bound in nearly all of the first {self.calls} calls, as it may at the start")
+            return Unclear(
+                f"the limit was active in nearly all of the first {self.calls} calls, which is common early in training"
+            )
         if self.evened and self.bound >= 0.9 * self.read_calls and median(self.factors) < FAR:
-            return Unclear("the limit binds nearly always, by a factor that this optimiser evens out again")
+            return Unclear("the limit is nearly always active, by a factor that this optimiser normalises away")
         reading = Reading(share_of_steps_clipped=self.bound / self.read_calls, clips=self.calls)
         return reading.at(self.place) if self.place is not None else reading

@@ -138,7 +138,7 @@ class ClipPosition(Watch):
             return (
                 Saw("misplaced", clips=self.clips, parameters=0)
                 .at(self.empty_place)
-                .saying("clipping was given no parameters at all, as by a generator that had been used up")
+                .saying("clipping got no parameters, for example from a generator that was already used up")
             )
         for turn in self.turns.values():
             if turn.misplaced >= max(STEPS, turn.looked / 2):
@@ -148,11 +148,11 @@ class ClipPosition(Watch):
                     Saw("misplaced", steps=turn.scaled, factor=turn.factor)
                     .at(turn.place)
                     .saying(
-                        f"clipping ran on gradients that were still to be divided by {turn.factor:.0f} before the step"
+                        f"clipping ran on gradients that were divided by {turn.factor:.0f} afterwards, before the step"
                     )
                 )
         if self.clips and not any(turn.looked for turn in self.turns.values()):
-            return Unclear("no step with clipped gradients was looked at")
+            return Unclear("no step with clipped gradients was sampled")
         return Saw("right", clips=self.clips)
 
 

@@ -68,9 +68,9 @@ class ClipStrength(Watch):
         if not self.factors:
             return Reading(shortened_by=1.0)
         if self.adapts:
-            return Unclear("the optimiser evens out a common factor of its gradients")
+            return Unclear("the optimiser normalises away a common factor of its gradients")
         if len(self.factors) < FEWEST:
-            return Unclear(f"only {len(self.factors)} clipping calls were looked at")
+            return Unclear(f"only {len(self.factors)} clipping calls were sampled")
         least = sorted(self.factors)[len(self.factors) // 10]  # nine in ten are shortened by this or more
         if not math.isfinite(least):
             return Unclear("the gradients are not finite")

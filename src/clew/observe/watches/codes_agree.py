@@ -25,15 +25,15 @@ class CodesAgree(Watch):
 
     def read(self) -> Answer:
         if not LEDGER.coded:
-            return Unclear(LEDGER.trouble or "no words were seen to be turned into numbers")
+            return Unclear(LEDGER.trouble or "no text column was encoded as numbers")
         told = coded.apart()
         if told is None:
             return Saw("agree", columns=len({held.column for held in LEDGER.coded}))
         one, other, word = told.one, told.other, told.example
         says = (
-            f"{one.column} was numbered for {one.rows} rows and for {other.rows} rows by themselves: {word} is "
-            f"{one.numbers[word]} in the one and {other.numbers[word]} in the other, and {told.moved:.0%} of the rows "
-            "of the smaller set have another number than in the larger"
+            f"{one.column} was encoded separately for {one.rows} rows and for {other.rows} rows: {word} is "
+            f"{one.numbers[word]} in one set and {other.numbers[word]} in the other, and {told.moved:.0%} of "
+            "the rows in the smaller set get another code than in the larger"
         )
         places = dict.fromkeys(place for place in (other.place, one.place) if place is not None)
         saw = Saw("differ", moved_share=told.moved, rows=min(one.rows, other.rows), column=one.column)

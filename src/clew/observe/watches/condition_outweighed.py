@@ -41,11 +41,11 @@ class ConditionOutweighed(Solved):
             return Unclear(why)
         held = [(step, parts) for step, parts in self.equations.parts if all(map(readable, parts))]
         if len(held) < LOOKS or held[-1][0] < STEPS:
-            return Unclear(f"it takes some {STEPS} steps to see which terms fall")
+            return Unclear(f"seeing which terms fall takes about {STEPS} steps")
         looks = [parts for _, parts in held if len(parts) == len(held[-1][1])]
         conditions = [number for number, part in enumerate(looks[-1]) if not part.residual]
         if len(looks) < LOOKS or not conditions:
-            return Unclear("no condition was seen beside the residual at every step")
+            return Unclear("no boundary or initial condition was seen beside the residual at every step")
         fallen = residual(looks[-1]) / max(residual(parts) for parts in looks[:FIRST])
         answers = [self._of(looks, number, fallen) for number in conditions]
         return next((saw for saw in answers if saw.outcome == "outweighed"), answers[0])

@@ -28,7 +28,7 @@ class CriticInLoss(Studied):
             return Unclear(why)
         for place, pulls in self.study.pulled.items():
             if len(pulls) >= UPDATES and not any(pulls):
-                says = f"the gradient by the values is zero in all {len(pulls)} updates that were looked at"
+                says = f"the gradient with respect to the values is zero in all {len(pulls)} sampled updates"
                 return Saw("left_out", updates=len(pulls)).saying(says).at(place)
         networks = self.study.networks.held
         held = [critic for model, critic in self.study.critics.items() if networks[model].trained]
@@ -37,5 +37,5 @@ class CriticInLoss(Studied):
                 return Saw("left_out", updates=critic.asked).at(critic.place)
         reached = [critic for critic in held if critic.trained]
         if not reached:
-            return Unclear("no network that estimates values was seen in an update")
+            return Unclear("no value network was seen in an update")
         return Saw("reached", updates=reached[0].trained).at(reached[0].place)

@@ -126,7 +126,7 @@ class CustomBackward(Watch):
                 self._keep(kind, args if _has_setup(kind) else args[1:])
         except BaseException as error:  # noqa: BLE001  # the function goes unchecked, and the run goes on
             release(error)
-            self.refused[kind] = f"what it was given could not be kept: {type(error).__name__}: {error}"
+            self.refused[kind] = f"its arguments could not be kept: {type(error).__name__}: {error}"
 
     def _keep(self, kind: type, args: tuple[Any, ...]) -> None:
         tensors = list(_tensors(args))
@@ -134,7 +134,7 @@ class CustomBackward(Watch):
             return  # an evaluation, or inputs that come first in the network; another call may be of more use
         odd = next((value for value in _leaves(args) if not isinstance(value, (*PLAIN, torch.Tensor))), None)
         if odd is not None:
-            self.refused[kind] = f"it takes a {type(odd).__name__}, which is no plain value"
+            self.refused[kind] = f"it takes a {type(odd).__name__}, which cannot be copied as a plain value"
             return
         if sum(tensor.numel() * tensor.element_size() for tensor in tensors) > MOST_BYTES:
             self.refused[kind] = f"its inputs take more than {MOST_BYTES >> 20} MiB"
@@ -155,7 +155,7 @@ class CustomBackward(Watch):
         if not kinds:
             return Saw("none")
         if not self.recorder.ending:
-            return Unclear("autograd functions are checked when the run has ended")
+            return Unclear("autograd functions are checked after the run")
         self.answer = self._checked(kinds)
         return self.answer
 
@@ -199,9 +199,10 @@ def _seen(kind: Any, held: Checked, functions: int) -> Saw:
         )
         .at(_place(kind, name))
         .saying(
-            f"{kind.__name__}.{name} is not the derivative of its forward: for entry {worst.at} of {worst.argument} it "
-            f"gives {worst.gradient:.4g} where centred differences give {worst.difference:.4g}, a relative error of "
-            f"{worst.error:.2g}; {held.apart} of {held.entries} entries differ."
+            f"{kind.__name__}.{name} is not the derivative of its forward: for entry {worst.at} of "
+            f"{worst.argument} it gives {worst.gradient:.4g} where centred differences give "
+            f"{worst.difference:.4g}, a relative error of {worst.error:.2g}; {held.apart} of {held.entries} "
+            "entries differ."
         )
     )
 

@@ -136,7 +136,9 @@ class DecayAgainstGradient(Watch):
             return Unclear("no optimiser step was seen")
         gone = self._gone()
         if self.ratios and gone >= SHARE and median(self.ratios) >= AT_LEAST:
-            says = f"{100 * gone:.0f} % of the weights kept less than {100 * GONE:.0f} % of their size: decay took them"
+            says = (
+                f"{100 * gone:.0f} % of the weights shrank below {100 * GONE:.0f} % of their size through weight decay"
+            )
             figures = {"gone": gone, "decay_over_gradient": median(self.ratios), "matrices": len(self.sizes)}
             return Saw("withered", **figures).saying(says).at(self.place)
         if self.ratios:

@@ -136,7 +136,7 @@ class DiscardedResult(Watch):
 
     def read(self) -> Answer:
         if self.asked_for:
-            text = "the masked copy is dropped, and the loss asks for the very values that it was to hide"
+            text = "the masked copy is unused, and the loss asks for the values that the mask should hide"
             return Saw("cover", lines=1).at(self.asked_for[0]).saying(text)
         for kind in ("causal_mask", "mask", "limit"):
             if kind in self.found:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SAYS = {
     "usual": "actions are weighed by what followed them",
     "backwards": "actions are weighed by what the episode had paid before them",
-    "nothing_later": "actions that were not paid at once all get one weight, whatever followed them",
+    "nothing_later": "actions without an immediate reward all get one weight, whatever followed them",
 }
 
 

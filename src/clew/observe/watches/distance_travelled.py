@@ -101,13 +101,13 @@ class DistanceTravelled(Watch):
         if not self.steps:
             return Unclear("no optimiser step was seen")
         if self.distance is None:
-            return Unclear(f"only {self.steps} steps were seen, {ENOUGH} are needed")
+            return Unclear(f"only {self.steps} steps were seen; {ENOUGH} are needed")
         if not math.isfinite(self.distance):
             return Unclear("the weights are not finite any more")
         if not self.gradients or median(self.gradients) < (0.0 if self.adapts else ORDINARY):
             return Unclear("the gradients are too small themselves to put it down to the rate")
         if self.clips:
-            return Unclear("gradients are clipped to a small part of themselves, which shortens the steps too")
+            return Unclear("clipping shrinks the gradients strongly, which shortens the steps too")
         if self.rates[-1] > 1.01 * self.rates[0]:
             return Unclear("the learning rate is still rising")
         fallen = self.course.over_first()

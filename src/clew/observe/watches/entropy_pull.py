@@ -38,7 +38,7 @@ class EntropyPull(Studied):
         if why:
             return Unclear(why)
         if len(policy.pulls) < UPDATES or self.recorder.step < STEPS:
-            return Unclear("too few updates were seen with an entropy and log-probabilities of torch.distributions")
+            return Unclear("too few updates with an entropy and log-probabilities of torch.distributions were seen")
         if not policy.left:
             return Unclear("the policy is no choice among several actions")
         share = statistics.median(pull.share for pull in policy.pulls)
@@ -47,7 +47,7 @@ class EntropyPull(Studied):
         figures = {"entropy_over_actions": share, "entropy_share": left, "updates": len(policy.pulls)}
         if share > STRONG and left > FLAT:
             if not self._paid():
-                return Unclear("the bonus outweighs the advantages, and hardly anything has been paid so far")
+                return Unclear("the bonus outweighs the advantages, and almost no reward has been collected so far")
             return Saw("overrides", **figures).at(*computing("entropy", place), place)
         if share < -STRONG / 2 or (share < AGAINST and left < DECIDED):
             return Saw("punishes", **figures).at(*computing("entropy", place), place)

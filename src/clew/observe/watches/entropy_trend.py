@@ -36,7 +36,7 @@ class EntropyTrend(Studied):
         if not by_step:
             return Unclear("no policy was seen to draw its actions from a distribution")
         if self.recorder.step < STEPS:
-            return Unclear(f"entropy says little before some {STEPS} updates")
+            return Unclear(f"entropy says little before about {STEPS} updates")
         quarter = 0.25 * self.recorder.step
         means = {step: statistics.fmean(shares) for step, shares in by_step.items()}
         share = means[min(means, key=lambda step: abs(step - quarter))]

@@ -98,8 +98,8 @@ class EvaluatedCopy(Watch):
             followed += 1
             if copy.last == copy.first:
                 says = (
-                    f"what is evaluated began as a copy of the trained model and is still the same after {copy.at} "
-                    "steps: nothing carries the trained weights over"
+                    "the evaluated model began as a copy of the trained one and has not changed after "
+                    f"{copy.at} steps: nothing copies the trained weights to it"
                 )
                 saw = Saw("stands_still", evaluations=copy.evaluated, steps=copy.at - copy.began)
                 return saw.at(self.step_place, copy.place).saying(says)

@@ -135,7 +135,7 @@ class EvaluationClasses(Watch):
         if not counted:
             return Unclear("no forty answers with known labels were seen in evaluation")
         if len(self.trained) < 2 or sum(self.trained) / len(self.trained) < FITTED:
-            return Unclear("the answers in training are not known, or do not fit the labels there")
+            return Unclear("the predictions in training are unknown or do not fit the labels there")
         for held in counted:
             names = renamed(held.counts)
             if names:
@@ -162,8 +162,8 @@ def _saw(held: Table, names: dict[int, int]) -> Saw:
     moved = [f"{number} as {name}" for number, name in names.items() if number != name]
     more = f" and {len(moved) - 4} more" if len(moved) > 4 else ""
     says = (
-        f"Of {total} answers in evaluation {right:.0%} are right; {told:.0%} would be with the classes numbered "
-        f"otherwise: the labels give class {', '.join(moved[:4])}{more}."
+        f"Of {total} predictions in evaluation {right:.0%} are right; with the classes renumbered {told:.0%} "
+        f"would be: the labels give class {', '.join(moved[:4])}{more}."
     )
     return Saw("renumbered", right=right, right_when_renamed=told, answers=total).at(held.place).saying(says)
 

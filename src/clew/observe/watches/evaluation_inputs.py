@@ -68,8 +68,8 @@ class EvaluationInputs(FedWatch):
         for held in evaluated:
             if held.other >= TIMES and not held.same:
                 says = (
-                    f"The same examples came {held.epochs} times for evaluation, each time with other inputs: "
-                    "something random is applied to them."
+                    f"The same examples were evaluated {held.epochs} times with different inputs: something "
+                    "random changes them."
                 )
                 return Saw("vary", evaluations=held.epochs).at(held.place).saying(says)
         if any(held.same for held in evaluated):

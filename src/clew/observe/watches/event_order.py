@@ -174,7 +174,7 @@ class EventOrder(Watch):
 
     def read(self) -> Answer:
         if not self.turns:
-            return Unclear("no optimiser of torch.optim was seen at work")
+            return Unclear("no torch.optim optimiser ran")
         for turn in self.turns.values():
             share = turn.looked / 2
             if turn.late > 1 and turn.late >= min(share, DENSE / 2):
@@ -182,10 +182,7 @@ class EventOrder(Watch):
                     turn.step_place, turn.backward_place
                 )
             if turn.between > 1 and turn.between >= share:
-                says = (
-                    "gradients are cleared between the backward passes of one step: of several batches only the last "
-                    "one counts"
-                )
+                says = "gradients are cleared between the backward passes of one step: only the last batch counts"
                 return Saw("zeroed_before_step", steps=turn.between, of=turn.looked).at(turn.zero_place).saying(says)
             if turn.zeroed and turn.zeroed >= share:
                 return Saw("zeroed_before_step", steps=turn.zeroed, of=turn.looked).at(turn.zero_place, turn.step_place)
@@ -200,13 +197,13 @@ class EventOrder(Watch):
         stepped = sum(turn.steps for turn in turns)
         bare = max(turn.bare for turn in turns)
         if bare > 2 and not self.backwards and not self.recorded:
-            return Unclear("backward never ran, and no pass of a model with gradients on was seen either")
+            return Unclear("backward never ran, and no forward pass with gradients was seen either")
         if bare > 2 and not self.backwards:
             place = next(turn.step_place for turn in turns if turn.bare)
             return (
                 Saw("step_before_backward", steps=bare, backwards=0)
                 .at(place)
-                .saying(f"{stepped} optimiser steps were taken and backward never ran")
+                .saying(f"{stepped} optimiser steps ran and backward never did")
             )
         for turn in turns:
             enough = (

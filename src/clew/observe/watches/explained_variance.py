@@ -33,20 +33,20 @@ class ExplainedVariance(Studied):
         if why:
             return Unclear(why)
         if self.recorder.step < STEPS:
-            return Unclear(f"it is low in every agent before some {STEPS} updates")
+            return Unclear(f"it is low in every agent before about {STEPS} updates")
         found = [
             (aimed.step, 1.0 - float(np.var(aimed.targets - aimed.values) / np.var(aimed.targets)))
             for aimed in self._late()
         ]
         if len(found) < UPDATES:
-            return Unclear("too few batches of a state-value function were seen late enough")
+            return Unclear("too few late batches of a value function were seen")
         best = max(value for _, value in found)
         early = max(value for _, value in found[: len(found) // 2])
         late = max(value for _, value in found[len(found) // 2 :])
         if SOME < best < LOW and late > early + RISING:
             return Unclear("it is still low, and rising")
         if SOME < best < LOW and max(self._follows()) > FOLLOWS:
-            return Unclear("it is low, and yet the values follow the returns: part of the returns is chance")
+            return Unclear("it is low, but the values follow the returns: part of the returns is chance")
         place = next((aimed.place for aimed in self.study.aimed if aimed.columns == 1), None)
         reading = Reading(explained_variance=best, updates=len(found))
         return reading if place is None else reading.at(place)

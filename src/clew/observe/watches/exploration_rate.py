@@ -64,9 +64,9 @@ class ExplorationRate(Studied):
         asked = after.best + after.other
         if not asked and late.total >= LATER and after.total >= LOOKED:
             if not self.recorder.ending or last < LONG or choices.moving():
-                return Unclear("the network has chosen no action so far, which may still come")
+                return Unclear("the network has chosen no action yet")
             saw = Saw("never_ends", first=tried, last=1.0, actions=after.total).at(*branches(place), place)
-            return saw.saying(f"the network chose none of the {after.total} actions seen after the first update")
+            return saw.saying(f"the network chose none of the {after.total} actions after the first update")
         if late.total < LATER:
             return Unclear("too few actions were seen late in the run")
         left = 1.0 - late.best / late.total
@@ -82,7 +82,10 @@ class ExplorationRate(Studied):
         best, share = moves.modal / moves.rows, moves.expected / moves.rows
         if best < ALWAYS or share > best - OTHERS:
             return None
-        says = f"{100 * best:.3g} % of {moves.rows} actions were the policy's likeliest, which has {100 * share:.3g} %"
+        says = (
+            f"{100 * best:.3g} % of {moves.rows} actions were the policy's most likely one, which has probability "
+            f"{100 * share:.3g} %"
+        )
         return Saw("none", first=1.0 - best, actions=moves.rows).saying(says).at(self.study.experience.place)
 
     def _unlike(self) -> str:
@@ -93,7 +96,7 @@ class ExplorationRate(Studied):
             return "no values of actions are learned"
         if not self.study.experience.choices.by_side:
             return "actions are no whole numbers"
-        return "" if self.recorder.step >= STEPS else f"it says little before some {STEPS} updates"
+        return "" if self.recorder.step >= STEPS else f"it says little before about {STEPS} updates"
 
     def _noisy(self) -> bool:
         """Noise in the weights explores as well, and so does a copy that is not the one in training."""

@@ -240,7 +240,7 @@ class FirstNonfinite(Watch):
         if not all_finite(weights) or (first and first.outcome == "weights"):
             self._from_weights(step)
         elif first is None:
-            self.lost = f"the loss was not finite at step {step}, and no operation had kept the values that show why"
+            self.lost = f"the loss was not finite at step {step}, and no operation saved the values that would show why"
         else:
             first = past_casts(first, nodes)
             self.layout.match(nodes)
@@ -258,8 +258,8 @@ class FirstNonfinite(Watch):
         blown_up = self.latest > BLOWN_UP * max(self.smallest, 1e-3)
         if first.outcome == "in_overflow" and blown_up and "Exp" not in first.operation:
             says = (
-                f"The loss had grown to {self.latest:.3g} before it stopped being finite at step {step}: the updates "
-                "carried the weights away, and numbers too large for their type are the end of that."
+                f"The loss had grown to {self.latest:.3g} before it stopped being finite at step {step}: the "
+                "updates diverged and the numbers overflowed."
             )
             self.found = Found(Origin("in_update", first.operation, first.at), step, (self.step_place, *places), says)
             return
@@ -275,8 +275,8 @@ class FirstNonfinite(Watch):
             self.found = self.near[1]
         else:
             self.lost = (
-                f"the weights were not finite before step {step}: the bad value arose in a gradient or an update on a "
-                "step that was not sampled (--sample every would show it)"
+                f"the weights were not finite before step {step}: the first bad value arose in a gradient or "
+                "an update on a step that was not sampled (--sample every would show it)"
             )
 
     @when_sampled
@@ -292,9 +292,7 @@ class FirstNonfinite(Watch):
         if self.steep is not None and self.steep[0] == event.step:
             self._from_derivative(event.step)
         else:
-            self.lost = (
-                f"gradients were not finite at step {event.step} although the loss was; what made them is not known"
-            )
+            self.lost = f"gradients were not finite at step {event.step} although the loss was; the cause is not known"
 
     @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
@@ -309,8 +307,8 @@ class FirstNonfinite(Watch):
         largest = max((float(group.get("lr") or 0.0) for group in event.optimizer.param_groups), default=0.0)
         kinds = sorted({str(weight.dtype).removeprefix("torch.") for weight in weights})
         says = (
-            f"Loss and gradients are finite at step {event.step}, the weights after it are not: the update itself, "
-            f"with a learning rate of {largest:g} on {', '.join(kinds)} weights, made the first."
+            f"Loss and gradients are finite at step {event.step}, the weights after it are not: the update "
+            f"itself overflowed, with learning rate {largest:g} on {', '.join(kinds)} weights."
         )
         operation = f"{type(event.optimizer).__name__}.step"
         self.found = Found(Origin("in_update", operation, -1), event.step, (event.place or self.step_place,), says)

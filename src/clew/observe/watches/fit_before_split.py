@@ -58,8 +58,9 @@ class FitBeforeSplit(FedWatch):
             if named and found.column not in named:
                 continue
             says = (
-                f"column {found.column} is the mean of the labels by {found.key}, over all rows that are split "
-                f"afterwards: {found.groups} groups so small that {found.own:.0%} of it is the row's own label"
+                f"column {found.column} is the mean of the labels by {found.key}, over all rows that are "
+                f"split later: in {found.groups} groups so small that {found.own:.0%} of it is the row's own "
+                "label"
             )
             saw = Saw("labels_averaged", own_label=found.own, groups=found.groups, column=found.column)
             return saw.at(*(place for place in (found.place, found.split) if place)).saying(says)
@@ -70,15 +71,16 @@ class FitBeforeSplit(FedWatch):
         if apart is not None:
             own, other = apart
             says = (
-                f"the columns of {own.rows} training rows have mean 0 and deviation 1, and those of {other.rows} "
-                "evaluated rows have it too: each set was scaled by its own statistics"
+                f"the columns of {own.rows} training rows have mean 0 and standard deviation 1, and so have "
+                f"those of {other.rows} evaluated rows: each set was scaled by its own statistics"
             )
             return Saw("each_by_itself", rows=own.rows, held_out=other.rows).at(other.place).saying(says)
         if together is not None:
             own, other = together
             says = (
-                f"over {own.rows} training rows and {other.rows} evaluated ones together the columns have mean 0 and "
-                "deviation 1, and over the training rows alone they have not: the statistics were taken of all"
+                f"over {own.rows} training and {other.rows} evaluated rows together the columns have mean 0 "
+                "and standard deviation 1, over the training rows alone they do not: the statistics come "
+                "from all rows"
             )
             return Saw("seen", share_of_held_out_rows=1.0, rows_fitted=own.rows + other.rows).at(own.place).saying(says)
         return None
@@ -86,18 +88,18 @@ class FitBeforeSplit(FedWatch):
     def _by_calls(self) -> Answer:
         fits = [call for call in LEDGER.calls if call.kind != "transform" and call.learns]
         if not fits:
-            return Unclear("no fit of a scaler, imputer, selector or sampler was seen")
+            return Unclear("no scaler, imputer, selector or sampler was fitted")
         leak = next((found for split in LEDGER.splits if (found := at_split(LEDGER, split))), None)
         held_out = evaluated_rows(self.feed)
         leak = leak or next(
             (found for rows, place in held_out if (found := at_rows(LEDGER, self.feed, rows, place))), None
         )
         if leak is not None:
-            says = f"{leak.call.what} {leak.how} {leak.share:.0%} of the rows that are held out"
+            says = f"{leak.call.what} {leak.how} {leak.share:.0%} of the held-out rows"
             saw = Saw("seen", share_of_held_out_rows=leak.share, rows_fitted=_rows(leak.call), what=leak.call.what)
             return saw.at(leak.call.place, leak.place).saying(says)
         if not LEDGER.splits and not held_out:
-            return Unclear("fits were seen, but no split and no evaluation on rows that could be followed back")
+            return Unclear("fits were seen, but no split and no evaluation on rows that could be traced back")
         return Saw("absent", fits=len(fits), splits=len(LEDGER.splits))
 
 

@@ -99,13 +99,15 @@ class GradientsExchanged(Watch):
             if steps >= LOOKS and not self.exchanged:
                 says = {
                     "bypassed": "The module inside the DistributedDataParallel wrapper is called by itself in training",
-                    "lost": "The DistributedDataParallel wrapper has lost its hooks, as when the model is moved or "
-                    "cast after it was wrapped",
+                    "lost": (
+                        "The DistributedDataParallel wrapper has lost its hooks, which happens when the model is "
+                        "moved or cast after wrapping"
+                    ),
                 }[how]
                 return (
                     Saw(how, steps=steps)
                     .at(self.places[how])
-                    .saying(f"{says}: on {steps} of {steps} steps looked at the ranks exchanged nothing.")
+                    .saying(f"{says}: the ranks exchanged no gradient on {steps} of {steps} sampled steps.")
                 )
         if self.exchanged:
             return Saw("exchanged", steps=self.exchanged)

@@ -76,14 +76,17 @@ class GraphEdges(Watch):
                 Saw("first_graphs", edges=first.edges, highest=first.highest, nodes=first.nodes, graphs=first.graphs)
                 .at(first.place)
                 .saying(
-                    f"{first.graphs} graphs with {first.nodes} nodes are joined into a batch, but no edge names a node "
-                    f"above {first.highest}: the numbers were not raised, so the edges of all graphs lie in the first"
+                    f"{first.graphs} graphs with {first.nodes} nodes are joined into a batch, but no edge "
+                    f"names a node above {first.highest}: the node indices lack the offset, so all edges lie "
+                    "in the first graph"
                 )
             )
         if any(held.highest < held.largest for held in self.joined):
-            return Unclear("the edges name nodes of the first graphs only, once each: they may be meant for all graphs")
+            return Unclear(
+                "the edges name nodes of the first graphs only, once each: they may be shared by all graphs on purpose"
+            )
         if any(held.across for held in self.joined):
-            return Unclear("some edges run between graphs, which may be meant")
+            return Unclear("some edges connect different graphs, which may be intended")
         return Saw("own_graph", batches=len(self.joined))
 
 

@@ -67,13 +67,13 @@ class HooksGathered(Watch):
 
     def read(self) -> Answer:
         if self.looks < RISES + 1:
-            return Unclear(f"{self.looks} steps were looked at, {RISES + 1} are needed")
+            return Unclear(f"{self.looks} steps were sampled; {RISES + 1} are needed")
         grown = [(key, held) for key, held in self.known.items() if held[2] >= RISES and held[1] - held[0] >= LEAST]
         if not grown:
             return Saw("as_many", most=self.most)
         (_, kind, code), (first, now, _) = max(grown, key=lambda each: each[1][1])
         says = (
-            f"one {kind} has {now} hooks of the same function, and had {first} at first: all of them run at every call"
+            f"one {kind} has {now} hooks of the same function and had {first} at first: all of them run at every call"
         )
         return Saw("gathers", first=first, now=now, holders=len(grown)).saying(says).at(*lines(code))
 

@@ -107,15 +107,15 @@ class InplaceWrites(Watch):
             return Saw("corrupting", errors=1).at(place).saying(f"autograd refused: {error[:160]}")
         if self.changed >= TIMES:
             module = Place(module=self.name) if self.name else None
-            text = "the input of a layer was overwritten between its forward pass and backward, unseen by autograd"
+            text = "a layer's input was overwritten between its forward and backward pass without autograd noticing"
             return Saw("corrupting", tensors=self.changed).at(self.place, module).saying(text)
         written = self.stored.written()
         if written is not None:
-            text = f"what the data set keeps as {written.name} is written to while it is read, epoch after epoch"
+            text = f"the data set's stored {written.name} is written to while it is read, epoch after epoch"
             return Saw("corrupting", epochs=written.times).at(written.place).saying(text)
         site = self.rewritten.found()
         if site is not None:
-            text = "parts of a stored tensor are written to in place, and rows come back as an earlier write left them"
+            text = "parts of a stored tensor are overwritten in place, and rows come back as an earlier write left them"
             return Saw("corrupting", rows=site.back).at(site.place).saying(text)
         if self.drift is not None:
             factor, place = self.drift
@@ -124,7 +124,7 @@ class InplaceWrites(Watch):
         if self.rewritten.broken:
             return Unclear(f"writes to stored tensors could not be followed: {self.rewritten.broken}")
         if self.compared:
-            return Unclear(f"none of {self.compared} layer inputs was overwritten; other writes are not seen")
+            return Unclear(f"none of {self.compared} layer inputs was overwritten; other writes are not checked")
         return Unclear("no layer input could be compared between forward and backward")
 
 

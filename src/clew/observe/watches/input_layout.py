@@ -81,8 +81,8 @@ class InputLayout(Watch):
         if max(self.other) < SMOOTH[kind] and ratio < SMOOTHER[kind]:
             what = "pictures" if kind == 4 else "series"
             says = (
-                f"neighbours in the {what} are more alike when the axes are read in the other order (roughness "
-                f"{other:.2g} against {given:.2g}): a reshape stands where the axes should be transposed"
+                f"neighbours in the {what} are more alike when the axes are read in the other order "
+                f"(roughness {other:.2g} against {given:.2g}): a reshape stands where a transpose is needed"
             )
             return (
                 Saw("renamed", given=given, other=other).at(*_reshapes(self.shape, self.place), self.place).saying(says)

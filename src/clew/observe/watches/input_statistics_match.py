@@ -138,7 +138,7 @@ class InputStatisticsMatch(FedWatch):
                 continue
             wide = all_wider(there, here) if key in self.images else None
             if wide is not None:
-                says = f"the values of every channel are {wide:.3g} times as wide as in training"
+                says = f"the values of every channel have {wide:.3g} times the spread they had in training"
                 return says, self.places.get(key), {"factor": wide, "channels": float(len(here.mean))}
             if min(here.examples, there.examples) < SURE:
                 continue
@@ -148,20 +148,21 @@ class InputStatisticsMatch(FedWatch):
             off = all_off(there, here) if key in self.images else None
             if off is not None and (off > FAR_OFF or not self._changed_by_chance()):
                 says = (
-                    f"the mean of every channel is off by {off:.2g} deviations and more, and their spread is the same"
+                    f"the mean of every channel is off by {off:.2g} standard deviations or more, with the same spread"
                 )
                 return says, self.places.get(key), {"shift": off, "channels": float(len(here.mean))}
             some = some_columns(there, here)
             if some is not None:
                 names = ", ".join(map(str, some[1][:6]))
                 says = (
-                    f"columns {names} are {some[0]:.3g} times as wide as in training, and the others are as they were"
+                    f"columns {names} have {some[0]:.3g} times the spread they had in training, and the "
+                    "others are unchanged"
                 )
                 return says, self.places.get(key), {"factor": some[0], "columns": float(len(some[1]))}
             found = one_step(there, here)
             if found is not None:
                 what = f"a factor of {found[1]:.3g}" if found[0] == "factor" else "a shift of the means alone"
-                says = f"{what} over all columns tells the evaluated inputs from those of training"
+                says = f"{what} over all columns separates the evaluated inputs from those of training"
                 return says, self.places.get(key), {found[0]: found[1], "columns": float(len(here.mean))}
         return None
 
@@ -180,7 +181,7 @@ class InputStatisticsMatch(FedWatch):
         if min(here, there) > EVEN or max(here, there) < NOT_EVEN:
             return None
         sides = ("training", "evaluation") if here < there else ("evaluation", "training")
-        says = f"every example of {sides[0]} has been brought to one size, those of {sides[1]} have not"
+        says = f"every example of {sides[0]} is normalised to one length, those of {sides[1]} are not"
         return says, self.places.get(key), {"spread_in_training": here, "spread_in_evaluation": there}
 
     def _outside(self) -> Answer | None:
@@ -189,12 +190,12 @@ class InputStatisticsMatch(FedWatch):
             return None
         (low, high), (least, most) = held.training, held.evaluation
         says = (
-            f"input {held.number} of the model lay between {low:.3g} and {high:.3g} in training, and is evaluated with "
-            f"values from {least:.3g} to {most:.3g}"
+            f"input {held.number} of the model was between {low:.3g} and {high:.3g} in training, and is "
+            f"between {least:.3g} and {most:.3g} in evaluation"
         )
         figures = {"input": held.number, "training_high": high, "evaluation_high": most, "evaluations": held.calls}
         if held.fed_back:
-            says = f"fed back into the model, its own answers run away: {says}"
+            says = f"fed back into the model, its own predictions diverge: {says}"
             return Saw("runs_away", **figures).at(self.loss_place, held.place).saying(says)
         return Saw("outside", **figures).at(held.place).saying(says)
 

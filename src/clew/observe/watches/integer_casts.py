@@ -68,16 +68,16 @@ class IntegerCasts(Watch):
         self.narrow.stop()
         if LEDGER.casts:
             worst = max(LEDGER.casts, key=lambda cast: cast.changed)
-            says = f"{worst.what}: {worst.changed} of {worst.of} values lie outside of that type and were changed"
+            says = f"{worst.what}: {worst.changed} of {worst.of} values lie outside that type and were changed"
             return Saw("wraps", changed=worst.changed, of=worst.of, what=worst.what).at(worst.place).saying(says)
         if self.bytes.found is not None:
             held = self.bytes.found
             how = f"{held.by:+d} in eight bits" if held.by else "cast to eight bits"
-            says = f"{held.name} {how}: {held.changed} of {held.of} values found no room and wrapped around"
+            says = f"{held.name} {how}: {held.changed} of {held.of} values overflowed and wrapped around"
             return Saw("wraps", changed=held.changed, of=held.of, what=held.name).at(held.place).saying(says)
         if self.narrow.found is not None:
             held = self.narrow.found
-            says = f"{held.name}: {held.changed} of {held.of} values found no room in the type and wrapped around"
+            says = f"{held.name}: {held.changed} of {held.of} values overflowed the type and wrapped around"
             return Saw("wraps", changed=held.changed, of=held.of, what=held.name).at(held.place).saying(says)
         broken = self.bytes.broken or self.narrow.broken
         if broken:

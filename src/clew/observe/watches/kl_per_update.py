@@ -35,12 +35,12 @@ class KlPerUpdate(Studied):
         jumped = jump(policy.entropies)
         if jumped is not None:
             before, after = jumped
-            says = f"the entropy fell from {before:.2f} to {after:.2f} of its maximum within one update"
+            says = f"the entropy fell from {before:.2f} to {after:.2f} of its maximum in one update"
             return Saw("spike", before=before, after=after).saying(says).at(self.study.experience.place)
         moved = policy.moves.found if len(policy.moves.found) >= LOOKS else policy.moved
         if len(moved) < LOOKS:
             return Unclear("actions were not looked at again after a step often enough")
         share = float(np.percentile(list(moved), 95))
         if share < TINY and self.recorder.step < EARLY:
-            return Unclear("the policy has hardly moved yet, and the run is young")
+            return Unclear("the policy has hardly moved yet, and the run is short")
         return Reading(kl_p95=share, looks=len(moved))

@@ -93,7 +93,7 @@ class LabelCounts(Watch):
         labels = counts.total()
         if labels < ENOUGH:
             if self.weighted:
-                return Unclear("the loss weights the classes, so their counts alone say little")
+                return Unclear("the loss weights the classes, so label counts alone say little")
             return Unclear("too few labels of one class per example were seen")
         (label, most), *_ = counts.most_common(1)
         reading = Reading(largest_class_share=most / labels, label=label, labels=labels, classes=len(counts))

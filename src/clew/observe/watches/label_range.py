@@ -100,7 +100,7 @@ class LabelRange(Watch):
         values = some(event.target).float()
         outside = ((values < bounds[0] - slack) | (values > bounds[1] + slack)).float().mean()
         if float(outside) > UNREACHABLE_SHARE:
-            self._found(event, f"targets that a {bare(node).lower()} can produce, in [{bounds[0]:g}, {bounds[1]:g}]")
+            self._found(event, f"targets that a {bare(node).lower()} can reach, in [{bounds[0]:g}, {bounds[1]:g}]")
 
     def _two_classes(self, event: LossCall, node: Any) -> None:
         """Whether a bare layer with one output is to produce 0 for some examples and 1 for the others."""
@@ -126,7 +126,7 @@ class LabelRange(Watch):
         if self.found is None and loss and "out of bounds" in event.error:
             label = event.error.partition("Target ")[2].split(" ")[0]
             value = float(label) if label.lstrip("-").isdigit() else float("nan")
-            text = f"{event.during} stopped at the label {label or '?'}: there are not that many outputs."
+            text = f"{event.during} stopped at the label {label or '?'}: there are fewer outputs than that."
             self.found = (text, value, value, event.place)
 
     def read(self) -> Answer:
@@ -134,7 +134,7 @@ class LabelRange(Watch):
             text, low, high, place = self.found
             return Saw("outside", lowest=low, highest=high).at(place).saying(text)
         if self.many >= ENOUGH and self.many > self.whole / 2:
-            says = "cross_entropy gets targets with several ones in a row; such labels need one decision each"
+            says = "cross_entropy gets rows with several ones; multi-label targets need a sigmoid for each class"
             return Saw("many_ones", calls=self.many).at(self.where).saying(says)
         if self.classes >= ENOUGH and self.classes == self.numbers:
             says = "the squared or absolute difference to a class of 0 or 1 is taken of a bare linear output"

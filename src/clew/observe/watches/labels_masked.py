@@ -109,13 +109,13 @@ class LabelsMasked(Watch):
         share = self.masked / self.targets
         if len(self.classes) == 1 and share <= 0.9:
             label = next(iter(self.classes))
-            says = f"class {label} is ignore_index, so no example of it counts: {share:.0%} of the labels"
+            says = f"class {label} is ignore_index, so none of its examples counts: {share:.0%} of the labels"
             return Saw("one_class", share_left_out=share, label=label).at(self.where).saying(says)
         for place, site in self.sites.items():
             if site.one_left:
                 says = (
                     f"every target that counts is class {site.label}, in {site.batches} batches; the other "
-                    f"{site.share:.0%} equal ignore_index and are left out, so no other class is ever asked for"
+                    f"{site.share:.0%} equal ignore_index and are ignored, so no other class is ever learned"
                 )
                 saw = Saw("one_left", share_left_out=site.share, label=site.label, batches=site.batches)
                 return saw.at(place).saying(says)

@@ -137,7 +137,10 @@ class LinearStack(Watch):
         names = [(layer_name(self.recorder, pair.first), layer_name(self.recorder, pair.second)) for pair in pairs]
         places = [(*pair.places, Place())[0]._replace(module=name[1]) for pair, name in zip(pairs, names, strict=True)]
         places += pairs[0].places[1:]
-        text = f"The output of {names[0][0]} goes into {names[0][1]} with no nonlinearity between, so both are one map."
+        text = (
+            f"The output of {names[0][0]} goes into {names[0][1]} with no nonlinearity between, so both are one "
+            "linear map."
+        )
         return Saw("stacked", pairs=len(pairs)).at(*places[:5]).saying(text)
 
 

@@ -103,10 +103,10 @@ class LogDeterminant(Watch):
         figures = {"updates": self.stretching + self.shrinking}
         if self.shrinking >= UPDATES and not self.stretching:
             saw = Saw("rewards_shrinking", **figures).at(self.place, self.backward)
-            return saw.saying("the log-determinant of a layer enters the loss with the sign that rewards shrinking")
+            return saw.saying("a layer's log-determinant enters the loss with the sign that rewards shrinking")
         if self.stretching >= UPDATES and not self.shrinking:
             return Saw("rewards_stretching", **figures).at(self.place)
-        return Unclear("no log-determinant of a module was seen to enter a loss")
+        return Unclear("no module's log-determinant enters a loss")
 
 
 Layer = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]

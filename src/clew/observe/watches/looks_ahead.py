@@ -143,8 +143,8 @@ def _told(ahead: list[Found]) -> Answer:
         says = f"column {first.column} of the inputs is the target {taps} rows later"
     else:
         says = (
-            f"column {first.column} of the inputs is a sum of the target over {len(first.taps)} rows, from "
-            f"{first.taps[0]:+d} to {first.taps[-1]:+d} (0 is its own row)"
+            f"column {first.column} of the inputs is a weighted sum of the target over {len(first.taps)} "
+            f"rows, from {first.taps[0]:+d} to {first.taps[-1]:+d} (0 is its own row)"
         )
     if len(ahead) > 1:
         says += f"; {len(ahead)} columns look ahead in all"

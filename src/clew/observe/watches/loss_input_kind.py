@@ -169,4 +169,4 @@ def says(seen: Seen) -> str:
     if seen.made_by in ("affine", "raw scores"):
         wants = "probabilities" if seen.loss in (*WANT_PROBABILITIES, OVERLAP) else "log-probabilities"
         return f"Raw scores enter {seen.loss}, which expects {wants}."
-    return f"The output of {seen.made_by} enters {seen.loss} without its logarithm."
+    return f"The output of {seen.made_by} enters {seen.loss} without a logarithm."

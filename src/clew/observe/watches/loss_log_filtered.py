@@ -52,13 +52,13 @@ class LossLogFiltered(Watch):
         if not self.bad:
             return Saw("honest", losses=self.losses)
         if self.filters is None:
-            return Unclear("losses are not finite, and how the script logs them is not known")
+            return Unclear("some losses are not finite, and how the script logs them is not known")
         if not self.filters:
             return Saw("honest", losses=self.losses)
         figures = {"losses": self.losses, "not_finite": self.bad, "first_step": self.first}
         says = (
-            f"{self.bad} of {self.losses} losses that entered backward are not finite, from step {self.first} on; the "
-            "Trainer logs the average of earlier ones in their place (logging_nan_inf_filter is on)."
+            f"{self.bad} of {self.losses} losses that entered backward are not finite, from step {self.first} "
+            "on; the Trainer logs the average of earlier ones instead (logging_nan_inf_filter is on)."
         )
         return Saw("filtered", **figures).at(self.place).saying(says)
 

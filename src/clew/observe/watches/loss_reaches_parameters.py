@@ -162,18 +162,18 @@ class LossReachesParameters(Reach):
     def read(self) -> Answer:
         if not self.backwards:
             if self.without_graph is not None and not self.frozen:
-                text = "What backward was called on has no graph, although gradients were enabled."
+                text = "The tensor that backward was called on has no graph, although gradients were enabled."
                 return Saw("none", reached=0).at(self.without_graph).saying(text)
             return Unclear("no backward of a loss was seen")
         if not self.reached.any:
             if self.frozen:
                 return Unclear("no parameter of the models that were seen is trainable")
-            text = "backward ran and gave no parameter a gradient: the loss is cut off from all of them."
+            text = "backward ran and gave no parameter a gradient: the loss is detached from all of them."
             return Saw("none", reached=0).at(self.place).saying(text)
         if self.cut_off.found:
             text = (
-                "The loss function is given the model's output without its graph, and nothing else that backward runs "
-                "on comes from that output: the gradients are those of a penalty."
+                "The loss function gets the model's output detached, and nothing else that backward runs on "
+                "depends on that output: all gradients come from a penalty."
             )
             return (
                 Saw("none", reached=len(self.reached), backwards=self.cut_off.cut).at(self.cut_off.place).saying(text)
@@ -182,20 +182,20 @@ class LossReachesParameters(Reach):
         if count:
             of = sum(total for missing, total, _ in self.missing.values() if missing)
             places = [place for _, _, held in self.missing.values() for place in held]
-            text = f"{count} of {of} trainable tensors never get a gradient from any loss of this run."
+            text = f"{count} of {of} trainable tensors never get a gradient from any loss."
             if self.dropped.total() >= ENOUGH:
                 (name, place), _ = self.dropped.most_common(1)[0]
-                says = f"{text} {name} is taken of what they give, and nothing that backward runs on holds its result."
+                says = f"{text} {name} is computed from their output, and no loss that backward runs on uses it."
                 return Saw("loss_dropped", missing=count, of=of).at(place, *places[:SHOWN]).saying(says)
             cut = sorted({name for held in self.handed.cut.values() for name in held})
             if cut and self.used:
-                says = f"{text} At {', '.join(cut[:3])} what they gave out goes on without its graph."
+                says = f"{text} At {', '.join(cut[:3])} their output is detached."
                 return Saw("part_cut_off", missing=count, of=of).at(*places[:SHOWN]).saying(says)
             return Saw("some_missing", missing=count, of=of).at(*places[:SHOWN]).saying(text)
         if len(self.codes) == CODES and all(self.codes):
             text = (
-                "Nothing that is rebuilt from the code sends a gradient back to what makes it: only the divergence "
-                "from the prior trains it, towards a code that says nothing."
+                "No gradient of the reconstruction reaches the encoder: only the KL term trains it, towards "
+                "a code that carries no information."
             )
             return Saw("part_cut_off", missing=0, of=0).at(self.code_at).saying(text)
         return self._chosen() or Saw("all", reached=len(self.reached))
@@ -208,7 +208,7 @@ class LossReachesParameters(Reach):
             return None
         names = ", ".join(found.lost[:2])
         text = (
-            f"What {names} and others give out only chooses what is handed on: no gradient comes back through the "
-            "choice, and what trains them is the term that draws them to what they chose."
+            f"The output of {names} and others is only used to choose: no gradient flows back through the "
+            "choice, so only the commitment term trains them."
         )
         return Saw("choice_cut_off", missing=len(found.lost)).at(found.chosen, found.pulled, found.given).saying(text)

@@ -134,7 +134,10 @@ class LossShapes(Watch):
         if self.found is not None:
             given, wanted, together, place = self.found
             what = "weight" if self.weight else "target"
-            text = f"A prediction of shape {given} meets a {what} of shape {wanted}; together they become {together}."
+            text = (
+                f"A prediction of shape {given} meets a {what} of shape {wanted}; broadcasting makes {together} "
+                "of them."
+            )
             lines = computing("policy loss", place) if self.weight else []
             saw = Saw("broadcast", prediction=given, target=wanted, together=together)
             return saw.at(*lines, place, *([self.made_at] if self.made_at not in (None, place) else [])).saying(text)

@@ -150,14 +150,17 @@ class LossSign(Watch):
 
     def read(self) -> Answer:
         if self.endless >= ENOUGH and self.endless == self.looked and not any(self.maximizing.values()):
-            text = "The loss holds a KL divergence with a minus: s - exp(s) falls without end as s grows."
+            text = "The loss holds a KL divergence with a minus: s - exp(s) falls without bound as s grows."
             return Saw("negated", maximize=False, loss="KL divergence").at(self.endless_at).saying(text)
         climbs = self.likely >= ENOUGH and self.likely == self.looked and not any(self.maximizing.values())
         if climbs and self.trains_model and self._sinks():
-            text = "What is minimised is a log-probability, with no minus before it: it falls without end."
+            text = "The loss is a log-probability without a minus: it falls without bound."
             return Saw("negated", maximize=False, loss="log-likelihood").at(*self.likely_at).saying(text)
         if self.far >= ENOUGH and self.far == self.scored and not any(self.maximizing.values()):
-            text = "The scores that cross_entropy is to raise for the right class are distances: it is pushed away."
+            text = (
+                "The scores that cross_entropy raises for the right class are distances, so it pushes the right "
+                "class away."
+            )
             return Saw("negated", maximize=False, loss="distance").at(*self.far_at).saying(text)
         if not self.descending and not self.climbing:
             return Unclear("nothing that backward was called on is plainly the result of a loss function of torch")
@@ -166,15 +169,15 @@ class LossSign(Watch):
         maximized = all(self.maximizing.values())
         if maximized and self.descending and not self.climbing and not self.other:
             makers = [place for number, place in self.made.items() if self.maximizing.get(number)]
-            text = f"The optimiser has maximize=True and climbs {self.name}, which is to be minimised."
+            text = f"The optimiser has maximize=True and increases {self.name}, which should fall."
             return Saw("negated", maximize=True, loss=self.name).at(*makers[:1], *self.where).saying(text)
         if self.climbing and not self.descending and not maximized:
             if self.other or not self._steady():
-                return Unclear("a loss is negated, in part of the backward calls or with a factor that changes")
-            text = f"What backward is called on is minus {self.name}, so every step raises it."
+                return Unclear("a loss is negated in some backward calls, or with a factor that changes")
+            text = f"backward is called on minus {self.name}, so every step raises it."
             return Saw("negated", maximize=False, loss=self.name).at(*self.where).saying(text)
         if self.beside:
-            return Unclear("a term written by hand stands beside the loss function, and its sign cannot be told")
+            return Unclear("a hand-written term stands beside the loss function, and its sign is not known")
         return Saw("usual", backwards=self.descending + self.climbing)
 
     def _steady(self) -> bool:

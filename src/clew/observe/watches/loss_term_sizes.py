@@ -145,8 +145,8 @@ class LossTermSizes(Watch):
     def read(self) -> Answer:
         if self.empty >= LATEST:
             says = (
-                f"the {self.codes} numbers of the code have the same mean and a variance of one for every example: the "
-                "divergence from the prior outweighs the reconstruction, which learns nothing of its input"
+                f"the {self.codes} latent dimensions have the same mean and variance 1 for every example: the "
+                "KL term outweighs the reconstruction, which learns nothing about its input"
             )
             return Saw("code_empty", numbers=self.codes, looks=self.empty).at(*self.code_at).saying(says)
         if not self.ratios:

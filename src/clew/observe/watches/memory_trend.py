@@ -79,7 +79,7 @@ class MemoryTrend(Watch):
         kinds = {"resident": self.host, "device": self.device}
         found = {kind: growth(bins) for kind, bins in kinds.items() if bins.count >= ENOUGH}
         if not found:
-            return Unclear(f"memory was read {self.host.count} times after the warm-up, {ENOUGH} are needed")
+            return Unclear(f"memory was read {self.host.count} times after the warm-up; {ENOUGH} are needed")
         kind = max(found, key=lambda name: found[name])
         early, _, late = kinds[kind].tenths()
         ratio = found[kind]

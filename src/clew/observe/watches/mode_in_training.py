@@ -23,7 +23,7 @@ from clew.records.place import Place
 if TYPE_CHECKING:
     from clew.observe.recorder import Recorder
 
-BEFORE = "train() belongs before this"
+BEFORE = "train() belongs before this line"
 STREAK = 2
 MANY = 5
 SHARE = 0.1

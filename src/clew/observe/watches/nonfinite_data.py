@@ -179,8 +179,8 @@ class NonfiniteData(FedWatch):
             return None
         name, count = frame.infinite[0]
         says = (
-            f"column {name} of {frame.file} has {count} infinite values, and column {_shown(still[:SHOWN])} of the "
-            "input is the same in every row: they went into a mean or a scale before they were replaced"
+            f"column {name} of {frame.file} has {count} infinite values, and column {_shown(still[:SHOWN])} "
+            "of the input is constant: they entered a mean or a scale before they were replaced"
         )
         saw = Saw("wiped", values=self.values, columns=_shown(still[:SHOWN]), infinite=count)
         return saw.at(Place(file=frame.file, column=name), frame.place).saying(says)

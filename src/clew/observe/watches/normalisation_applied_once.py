@@ -99,7 +99,10 @@ class NormalisationAppliedOnce(FedWatch):
             return Unclear("no float input was seen entering a model in training")
         flags = list(self.standardised.values())
         if len(flags) >= FEWEST and all(flags):
-            text = f"each of {len(flags)} different batches enters the model with mean 0 and deviation 1 to rounding"
+            text = (
+                f"each of {len(flags)} different batches enters the model with mean 0 and standard deviation 1 to "
+                "rounding: it is normalised by its own statistics"
+            )
             return Saw("per_batch", batches=len(flags)).at(self.place).saying(text)
         known = twice_by_range(self.extremes)
         if known:

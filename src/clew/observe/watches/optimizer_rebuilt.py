@@ -94,7 +94,9 @@ class OptimizerRebuilt(Watch):
         if not self.steps:
             return Unclear("no optimiser step was seen")
         if any(site.rebuilds for site in self.sites.values()):
-            return Unclear("an optimiser was built anew over the same parameters, too seldom for a loop's doing")
+            return Unclear(
+                "an optimiser was created again over the same parameters, too rarely to be in the training loop"
+            )
         return Saw("kept", made=self.made)
 
 

@@ -63,11 +63,11 @@ class OptimizerTrains(Watch):
             return Saw("something", steps=self.steps)
         number, steps = max(self.idle.items(), key=lambda item: item[1], default=(-1, 0))
         if steps < LOOKS:
-            return Unclear(f"only {steps} steps of an optimiser with parameters were seen")
-        beside = f", and the {self.left} parameters that do get gradients are in none" if self.left else ""
+            return Unclear(f"only {steps} optimiser steps with parameters were seen")
+        beside = f", and the {self.left} parameters that do get gradients are in no optimiser" if self.left else ""
         named = Place(parameter=self.name) if self.name else None
         return (
             Saw("nothing", frozen=self.frozen, with_gradient_elsewhere=self.left)
             .at(self.made.get(number), named)
-            .saying(f"All {self.frozen} parameters that the optimiser holds are switched off{beside}: no step trains.")
+            .saying(f"All {self.frozen} parameters in the optimiser are frozen{beside}: no step trains anything.")
         )

@@ -92,9 +92,9 @@ class OutputRectified(Watch):
                 continue
             places = (*self.lines, self.place)
             if name in SCORES:
-                says = f"a rectifier makes the scores; {share:.0%} of the examples have their own class at exactly 0"
+                says = f"a ReLU produces the scores; {share:.0%} of the examples have their own class at exactly 0"
                 return Saw("scores", share=share, loss=name).at(*places).saying(says)
-            says = f"a rectifier makes the predictions; {share:.0%} of the targets lie below 0"
+            says = f"a ReLU produces the predictions; {share:.0%} of the targets are negative"
             return Saw("predictions", share=share, loss=name).at(*places).saying(says)
         return Saw("free", calls=self.calls)
 

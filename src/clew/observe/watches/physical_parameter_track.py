@@ -166,7 +166,7 @@ class PhysicalParameterTrack(Solved):
         if not held:
             return Unclear("no optimiser holds a single number")
         if self.recorder.step < STEPS:
-            return Unclear(f"it takes some {STEPS} steps to see where a number settles")
+            return Unclear(f"seeing where a parameter settles takes about {STEPS} steps")
         rates = self.rates.values
         late = [rate for step, rate in rates if step >= rates[-1][0] / 2]
         stopped = max(late) <= GONE * max(rate for _, rate in rates)

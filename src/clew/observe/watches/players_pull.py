@@ -127,16 +127,16 @@ class PlayersPull(Watch):
     def read(self) -> Answer:
         known = [pair for pair in self.pairs.values() if pair.opposed + pair.together + pair.cut >= TURNS]
         if not known:
-            return Unclear("no two networks were seen that learn in turns, one judging what the other makes")
+            return Unclear("no generator and discriminator were seen to learn in turns")
         for pair in known:
             turns = pair.opposed + pair.together + pair.cut
             if pair.cut == turns:
-                says = "the maker steps on a score of what it made, and what was judged is cut off from it"
+                says = "the generator steps on a score of its output, and that output is detached before it is scored"
                 return Saw("cut_off", turns=turns).at(pair.place).saying(says)
             if pair.together >= CLEAR * turns:
                 says = (
-                    "what the maker is told pushes the judge's scores the way that what the judge is told does: it "
-                    "learns to be caught"
+                    "generator and discriminator push the scores the same way: the generator learns to be "
+                    "recognised as fake"
                 )
                 return Saw("together", turns=turns).at(pair.place).saying(says)
         return Saw("opposed", turns=sum(pair.opposed for pair in known))

@@ -32,7 +32,7 @@ class PolicyDirection(Studied):
             return Unclear(why)
         found = agreements(self.study)
         if len(found) < BATCHES:
-            return Unclear("too few updates in which log-probabilities and values of the same steps were seen")
+            return Unclear("too few updates with log-probabilities and values of the same steps were seen")
         values = [correlation for correlation, _ in found]
         place = found[-1][1]
         middle = float(np.median(values))

@@ -99,7 +99,7 @@ class RankParameters(Watch):
             return Unclear("there is one process")
         if not self.recorded:
             return Unclear("no parameter that every rank holds was looked at")
-        return Unclear("one rank alone cannot tell; the sums of all ranks are compared when the run is over")
+        return Unclear("one rank alone cannot tell; the checksums of all ranks are compared after the run")
 
 
 def _sharded(parameter: Any) -> bool:

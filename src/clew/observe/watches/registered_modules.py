@@ -101,15 +101,15 @@ class RegisteredModules(Watch):
         if not self.passes:
             return Unclear("no backward pass was seen")
         if self.sharded:
-            return Unclear("the parameters are sharded, so they cannot be told from those of the model")
+            return Unclear("the parameters are sharded, so they cannot be matched with those of the model")
         if self.found:
             names = list(self.found)
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            text = f"The loss depends on {', '.join(names[:3])}{more}, which neither model nor optimiser knows."
+            text = f"The loss depends on {', '.join(names[:3])}{more}, which neither the model nor the optimiser holds."
             return Saw("unregistered", tensors=len(names)).at(*list(self.found.values())[:5]).saying(text)
         remade = [shape for shape, count in self.fresh_shapes.items() if count >= 3]
         if remade:
-            text = f"Parameters of shape {remade[0]} are made anew on every pass, so they are never trained."
+            text = f"Parameters of shape {remade[0]} are created in every forward pass, so they are never trained."
             return Saw("unregistered", tensors=len(remade)).at(self.place).saying(text)
         return Saw("all", tensors=self.reached)
 

@@ -162,22 +162,22 @@ class RequiresGradFlags(Watch):
         if self.drawn is not None:
             names, off, whole = self.drawn
             says = (
-                f"{off} of {whole} weight matrices are frozen, and {len(names)} of them still look as the constructor "
-                "drew them: they were neither trained nor loaded."
+                f"{off} of {whole} weight matrices are frozen, and {len(names)} of them still have their "
+                "initial values: they were neither trained nor loaded."
             )
             made = next((held.place for held in self.flags.values() if held.place is not None), None)
             held = Saw("frozen_as_drawn", frozen=off, as_drawn=len(names), matrices=whole)
             return held.at(Place(parameter=names[0]), made).saying(says)
         if self.empty:
             says = (
-                f"{len(self.empty)} frozen weight matrices hold nothing but zeros, {self.empty[0]} for one: what they "
-                "were added for never learns."
+                f"{len(self.empty)} frozen weight matrices are all zero, for example {self.empty[0]}: the "
+                "layers they were added for never learn."
             )
             made = next((held.place for held in self.flags.values() if held.place is not None), None)
             held = Saw("frozen_as_drawn", frozen=len(self.empty), as_drawn=len(self.empty))
             return held.at(Place(parameter=self.empty[0]), made).saying(says)
         if self.head:
-            says = f"{self.head} gives the scores and is frozen, and everything else trains."
+            says = f"{self.head} produces the scores and is frozen, while everything else trains."
             return Saw("frozen_head", frozen=1).at(Place(parameter=self.head)).saying(says)
         worst = max(self.flags.values(), key=lambda held: (held.frozen and not held.trainable, held.frozen))
         if worst.frozen:

@@ -47,7 +47,7 @@ def course_of(study: Study, last: int) -> Answer:
     held = [] if course is None else course.until(last)
     count = sum(each.episodes for each in held)
     if course is None or not course.first or count < 2 * EPISODES or last < UPDATES:
-        return Unclear(f"{count} episodes ended during {last} updates, which is too few")
+        return Unclear(f"only {count} episodes ended during {last} updates")
     if course.normalised:
         return Unclear("a wrapper divides the rewards by something that moves with them")
     first, late = joined(course.first, count), joined(held[::-1], max(EPISODES, count // 5))
@@ -61,16 +61,16 @@ def course_of(study: Study, last: int) -> Answer:
     if clear and gain > 0:
         return Saw("rises", **figures).saying(said).at(*places)
     if not study.policy.acts and last < OFF_POLICY:
-        return Unclear("the returns have not risen, which says little of values that are learned from old steps")
+        return Unclear("the returns have not risen, which says little where values are learned from old transitions")
     if clear:
         return Saw("falls", **figures).saying(said).at(*places)
     best = max((each.mean for each in windows(held, late.episodes)), default=late.mean)
     if best > first.mean + max(ERRORS * error, SOME * size):
-        return Unclear("the returns were higher in between, and are back where they were")
+        return Unclear("the returns were higher in the middle and are back at the start")
     if gain > 2 * error and gain > SOME * size:
-        return Unclear("the returns are higher at the end, and scatter too widely to be sure")
+        return Unclear("the returns are higher at the end, but too noisy to be sure")
     if last < LONG or first.variance == 0.0:
-        return Unclear("the returns have not moved, and the run is young or they never vary")
+        return Unclear("the returns have not moved, and the run is short or they never vary")
     return Saw("level", **figures).saying(said).at(*places)
 
 

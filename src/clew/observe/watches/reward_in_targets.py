@@ -33,7 +33,8 @@ class RewardInTargets(Studied):
         paid = self.study.experience.paid
         if paid.negated and paid.by is not None:
             says = (
-                f"the environment's reward reaches the agent times {paid.factors[0]:.3g}: what it pays for is charged"
+                f"the agent gets the environment's reward times {paid.factors[0]:.3g}: what the environment "
+                "rewards is punished"
             )
             place = Place(shown(paid.by.co_filename), paid.by.co_firstlineno, symbol=paid.by.co_qualname)
             return Saw("negated", factor=paid.factors[0], steps=paid.paying).saying(says).at(place)
@@ -42,11 +43,11 @@ class RewardInTargets(Studied):
             return Unclear("rewards could not be told apart from the rest of the value targets")
         figures = {"factor": found.factor, "steps": found.rows, "targets_p99": found.size}
         places = (self.study.experience.place, found.place)  # the reward comes in at the first of them
-        says = f"the reward of the environment enters the value targets with the factor {found.factor:.4g}"
+        says = f"the environment's reward enters the value targets with the factor {found.factor:.4g}"
         if found.factor < -1e-6:
             return Saw("negated", **figures).saying(says).at(*places)
         if found.size > FAR:
             if found.factor > LARGE:
                 return Saw("enlarged", **figures).saying(says).at(*places)
-            return Unclear("the targets are large, and the script has not made them so")
+            return Unclear("the targets are large, and not because of the script")
         return Saw("as_given", **figures).at(*places)

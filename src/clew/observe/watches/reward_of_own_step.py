@@ -27,7 +27,7 @@ class RewardOfOwnStep(Studied):
         other = of_another_step(self.study)
         if other is not None:
             saw = Saw("neighbour", steps=other[1]).at(*computing("stored", other[0]), other[0])
-            return saw.saying("the targets hold rewards that other steps brought, and not their own")
+            return saw.saying("the targets hold the rewards of other steps, not their own")
         if pays(self.study) < 3:
             return Unclear("too few different rewards were seen in the targets to tell one step from another")
         found = list(judged(self.study))
@@ -38,4 +38,4 @@ class RewardOfOwnStep(Studied):
             return Unclear("the targets of the value loss could not be taken apart into rewards and later values")
         shift, place, rows = moved
         saw = Saw("neighbour", shift=shift, steps=rows).at(*computing("stored", place), place)
-        return saw.saying(f"the targets hold the reward of the step {'before' if shift < 0 else 'after'}")
+        return saw.saying(f"the targets hold the reward of the step {('before' if shift < 0 else 'after')}")

@@ -36,22 +36,22 @@ class RewardShift(Studied):
         gone = recursion.vanished(self.study)
         if gone is not None:
             what = "later values alone" if gone.discount else "zero"
-            says = f"the value targets of {gone.rows} steps that paid are {what}: nothing is left of their rewards"
+            says = f"the value targets of {gone.rows} rewarded steps are {what}: the targets omit the reward"
             places = (*centred_lines(gone.place), gone.place, self.study.experience.place)
             return Saw("shifted", steps=gone.rows).saying(says).at(*places)
         paid = self.study.experience.paid
         if paid.turned:
             says = (
-                f"every step pays {paid.reward:g}, and a wrapper makes {paid.low:.2g} to {paid.high:.2g} of it: "
-                "going on is charged for where it was paid for"
+                f"every step is rewarded with {paid.reward:g}, and a wrapper makes {paid.low:.2g} to "
+                f"{paid.high:.2g} of it: surviving is punished where it was rewarded"
             )
             place = where(paid.wrapper)
             return Saw("shifted", steps=paid.steps).saying(says).at(*centred_lines(place), place)
         centred = paid.centred
         if centred is not None and len(self.study.experience.lengths) > 1:
             says = (
-                f"the environment pays {centred.paid:.2g} a step on average, and a wrapper takes the mean off: what is "
-                "worse than usual is charged for, what is better is paid for, and so is going on"
+                f"the environment rewards a step with {centred.paid:.2g} on average, and a wrapper subtracts "
+                "the mean: below-average steps are punished, and so may surviving be"
             )
             code = paid.on_its_way
             line = (
@@ -60,9 +60,9 @@ class RewardShift(Studied):
             return Saw("shifted", steps=centred.steps).saying(says).at(*centred_lines(line), line)
         found = recursion.shifted(self.study)
         if found is None:
-            return Unclear("the targets could not be taken apart into rewards, an offset and later values")
+            return Unclear("the targets could not be decomposed into rewards, an offset and later values")
         if found.offset and len(self.study.experience.lengths) == 1:
-            return Unclear("all episodes are of one length, so that a constant for every step changes nothing")
+            return Unclear("all episodes have one length, so a constant for every step changes nothing")
         reading = Reading(offset_over_std=found.offset, steps=found.rows)
         lines = centred_lines(found.place) if found.offset else []
         return reading.at(*lines, found.place) if found.place is not None else reading

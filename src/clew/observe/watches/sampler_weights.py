@@ -135,8 +135,8 @@ class SamplerWeights(Watch):
             along = bool((weights[:, None] > weights[None, :])[more].all())
             if along and weights.max() > TURNED * weights.min() > 0:
                 says = (
-                    f"the weights of {name} grow with the number of examples, from {weights.min():.2g} for the rarest "
-                    f"class to {weights.max():.2g}"
+                    f"the weights of {name} grow with the number of examples, from {weights.min():.2g} for "
+                    f"the rarest class to {weights.max():.2g}"
                 )
                 return Saw("weighs_less", classes=int(seen.sum())).at(place).saying(says)
         return None
@@ -155,12 +155,12 @@ class SamplerWeights(Watch):
             if drawn.along and drawn.drawn < LESS * drawn.held:
                 saw = Saw("rarer_still", share_in_data=drawn.held, share_drawn=drawn.drawn, classes=drawn.classes)
                 return saw.at(place).saying(
-                    f"the rarest class is {drawn.held:.2g} of the data set and {drawn.drawn:.2g} of what the sampler "
-                    "draws: each example weighs more the more there are of its class"
+                    f"the rarest class is {drawn.held:.2g} of the data set and {drawn.drawn:.2g} of the "
+                    "sampled rows: examples of frequent classes weigh more"
                 )
         drawn, place = self.found[0]
         if drawn.drawn < drawn.held:
-            return Unclear("the weights lower the share of the rarest class, though not by its frequency")
+            return Unclear("the weights lower the share of the rarest class, but not by its frequency")
         return Saw("evens_out", share_in_data=drawn.held, share_drawn=drawn.drawn, classes=drawn.classes).at(place)
 
 

@@ -140,8 +140,8 @@ class SchedulerSteps(Watch):
                 return Saw("wrong_cadence", **figures).at(run.usual_place()).saying(fault)
             if self._far_below(run):
                 says = (
-                    f"the optimiser was given a rate of {run.base:.3g}, and the schedule never lets more than "
-                    f"{self.rates[run.optimizer]:.3g} through"
+                    f"the optimiser got a learning rate of {run.base:.3g}, and the schedule never allows more "
+                    f"than {self.rates[run.optimizer]:.3g}"
                 )
                 places = (run.function, run.usual_place())
                 return Saw("far_below", base_rate=run.base, **figures).at(*places).saying(says)
@@ -155,17 +155,23 @@ class SchedulerSteps(Watch):
         if run.kind in RETURNS or not run.steps or run.calls < 0.8 * run.steps:
             return ""
         if run.kind == "CosineAnnealingLR" and run.total and run.calls >= 2 * run.total and run.calls > FROZEN_STEPS:
-            return f"{run.calls} calls, one per step, ran through a schedule of {run.total} again and again"
+            return (
+                f"{run.calls} scheduler calls, one per step, ran through a schedule of {run.total} steps again "
+                "and again"
+            )
         if run.last_milestone and run.calls >= EARLY * run.last_milestone and run.rate <= LITTLE * run.highest:
             return (
-                f"stepped once per batch, the schedule passed its last milestone at call {run.last_milestone} of "
-                f"{run.calls}, and the rest ran at {run.rate:.3g} instead of {run.highest:.3g}"
+                f"stepped once per batch, the schedule passed its last milestone at call {run.last_milestone} "
+                f"of {run.calls}, and the rest ran at {run.rate:.3g} instead of {run.highest:.3g}"
             )
         gone = run.frozen_steps >= max(FROZEN_STEPS, run.steps / 2)
         low = 0 < run.after_first_epoch <= LOW_AFTER_EPOCH
         early = low and run.in_first_epoch >= FROZEN_STEPS / 2 and run.steps >= 1.5 * run.in_first_epoch
         if gone or early:
-            return f"stepped once per batch, the schedule took the rate from {run.highest:.3g} to {run.rate:.3g}"
+            return (
+                f"stepped once per batch, the schedule lowered the learning rate from {run.highest:.3g} to "
+                f"{run.rate:.3g}"
+            )
         return ""
 
     def _far_below(self, run: Run) -> bool:
@@ -178,7 +184,7 @@ class SchedulerSteps(Watch):
             return ""
         cut = 0 < self.recorder.limit <= self.recorder.step  # a run that was stopped says nothing about its horizon
         if run.total and not cut and abs(run.total - steps) <= 0.02 * steps:
-            return f"a schedule of {run.total} steps was called {run.calls} times, in {steps} optimiser steps"
+            return f"a schedule of {run.total} steps was stepped {run.calls} times in {steps} optimiser steps"
         reached = 0.5 if run.calls >= LONG and not cut else 0.1 if cut else 0.3  # few calls may be a shortened run
         if run.calls >= 5 and run.rises and 0 < run.rate <= reached * run.base:
             return f"after {steps} optimiser steps the warm-up has reached {run.rate:.3g} of {run.base:.3g}"

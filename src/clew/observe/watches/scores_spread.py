@@ -65,13 +65,13 @@ class ScoresSpread(Watch):
 
     def read(self) -> Answer:
         if len(self.late) < LATEST:
-            return Unclear(f"fewer than two calls of cross_entropy after {LATE} steps were looked at")
+            return Unclear(f"fewer than two calls of cross_entropy after {LATE} steps were sampled")
         widest = max(distance for distance, _, _ in self.late)
         by = min(divided for _, divided, _ in self.late)
         if widest < FLAT and all(even for _, _, even in self.late) and widest * by > USUAL:
             says = (
-                f"the scores of an example lie {widest:.2g} apart because they are divided by {by:.3g}: to a softmax "
-                "all classes are the same"
+                f"the scores of an example differ by at most {widest:.2g} because they are divided by "
+                f"{by:.3g}: softmax sees all classes as equal"
             )
             return Saw("divided_away", distance=widest, divisor=by).at(self.place).saying(says)
         return Saw("spread", distance=widest, calls=self.calls)

@@ -89,17 +89,19 @@ class Seeding(Watch):
             return Unclear("no optimiser was made")
         numbering = self.salted.numbering() if self._seeded() else None
         if numbering is not None:
-            says = "strings become numbers by their hash, which Python salts anew in every process; all else is seeded"
+            says = "strings become numbers through hash(), which Python salts anew in every process; all else is seeded"
             return Saw("hash_numbers").saying(says).at(numbering)
         if not self.asked:
-            return Unclear("the command asks for no seed; lines that would set one may be meant for other runs")
+            return Unclear("the command sets no seed; lines that would set one may be meant for other runs")
         if not self._seeded():
             how = "was not seeded" if self.at_first == self.before else "was seeded with a number that chance chose"
             says = f"torch's generator {how} when the weights were drawn, although the command has {self.asked}"
             return Saw("left_out").saying(says).at(*self.lines[:3])
         if self.unordered is not None:
             name, place = self.unordered
-            says = f"{name} is a list made of a set of strings, and its order, other in every process, numbers them"
+            says = (
+                f"{name} is a list made from a set of strings, and its order, different in every process, numbers them"
+            )
             return Saw("hash_order").saying(says).at(place)
         return Saw("seeded")
 

@@ -107,8 +107,8 @@ class SoftmaxAxis(Watch):
             # Along the first axis one example may be taken after the other.
             if sizes is not None and len(sizes) == 2 and (over, axis) == (0, 1) and 1 < sizes[0] != sizes[1] > 1:
                 text = (
-                    f"A softmax over axis 0 of {sizes} feeds the loss, which picks one of the {sizes[1]} values along "
-                    "axis 1: these do not compete with each other."
+                    f"A softmax over axis 0 of {sizes} feeds the loss, which picks one of the {sizes[1]} "
+                    "values along axis 1: these do not compete with each other."
                 )
                 self.found = (text, (self.softmaxes.get(node), event.place), 0.0)
                 return
@@ -138,7 +138,7 @@ class SoftmaxAxis(Watch):
             return
         _, rows, place = self.across
         if event.input.dim() == 2 and event.input.shape[0] == rows and event.input.shape[1] in (rows, rows - 1):
-            text = f"normalize runs over the {rows} examples of the batch, and examples are then compared by it."
+            text = f"normalize runs over the {rows} examples of the batch, and its result is used to compare examples."
             self.found = (text, (place, event.place), 0.0)
 
     def _sums(self, event: LossCall, node: Any, by_hand: bool) -> None:
@@ -149,7 +149,7 @@ class SoftmaxAxis(Watch):
         # Over one class alone a softmax is 1 whatever the scores are; over several its axis is wrong.
         if seen.shape[1] == 1 and shape(node) == tuple(seen.shape) and _axis(node, seen.dim()) == 1:
             self.found = (
-                "A softmax runs over an axis of length 1 and gives 1 for every input.",
+                "A softmax runs over an axis of length 1 and returns 1 for every input.",
                 self._at(event, node),
                 1.0,
             )
@@ -162,7 +162,7 @@ class SoftmaxAxis(Watch):
         off = float((sums - 1).abs().mean())
         if math.isfinite(off) and off > WRONG:
             axis = _axis(node, len(shape(node) or ()))
-            text = f"A softmax over axis {axis} feeds {event.name}; over the classes its values do not sum to 1."
+            text = f"A softmax over axis {axis} feeds {event.name}; its values do not sum to 1 over the classes."
             self.found = (text, self._at(event, node), float(sums.mean()))
 
     def _at(self, event: LossCall, node: Any) -> tuple[Place | None, ...]:

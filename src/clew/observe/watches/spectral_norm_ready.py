@@ -94,8 +94,9 @@ class SpectralNormReady(Watch):
             Saw("never", layers=len(wrong), of=len(self.layers), largest_factor=worst.factor)
             .at(worst.place, Place(module=worst.name) if worst.name else None)
             .saying(
-                f"{len(wrong)} layers with spectral normalisation were only used in eval mode, which never improves "
-                f"the estimate: {worst.name or 'a layer'} is {worst.factor:.3g} times larger than it should be."
+                f"{len(wrong)} layers with spectral normalisation were only used in eval mode, which never "
+                f"updates the estimate: {worst.name or 'a layer'} is {worst.factor:.3g} times larger than it "
+                "should be."
             )
         )
 

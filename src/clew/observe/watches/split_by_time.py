@@ -38,12 +38,12 @@ class SplitByTime(FedWatch):
         splits = [split for split in LEDGER.splits if split.readable or not split.shuffled]
         for split in splits:
             if split.in_time:
-                says = f"{split.what} shuffles rows that stand in order of time: {split.in_time}"
+                says = f"{split.what} shuffles rows that are in time order: {split.in_time}"
                 held_out = split.held_out.total if split.held_out else 0
                 return Saw("random_over_time", held_out=held_out).at(split.place).saying(says)
         found = None if self.feed.broken else self.windows.between(self.feed)
         if found is not None:
-            says = f"{found.rows} of {found.of} held-out windows lie between two windows that were trained on"
+            says = f"{found.rows} of {found.of} held-out windows lie between two training windows"
             return Saw("random_over_time", held_out=found.of, between=found.rows).at(found.place).saying(says)
         if not splits:
             return Unclear(LEDGER.trouble or "no split of a table was seen")

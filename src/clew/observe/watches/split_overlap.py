@@ -52,12 +52,12 @@ class SplitOverlap(FedWatch):
         if not compared:
             if doubtful:
                 return Unclear(
-                    "the only evaluation reads the training rows; whether they count as validation is not said"
+                    "the only evaluation reads the training rows; whether it counts as validation is not known"
                 )
             return Unclear("no evaluation on other rows than the training rows was seen")
         worst = max(compared, key=lambda item: item.found.share)
         if worst.found.share <= 0.01 and self._augmented():
-            return Unclear("training rows differ from epoch to epoch, so their twins cannot be recognised")
+            return Unclear("training rows differ from epoch to epoch, so copies of them cannot be recognised")
         measured: dict[str, Any] = {
             "shared_share": worst.found.share,
             "twins_seen": worst.found.twins,
@@ -73,8 +73,8 @@ class SplitOverlap(FedWatch):
         if course is None or not course.scored_late() or any(held.later for held in self.feed.loaders.values()):
             return None
         says = (
-            f"{course.scored_late()} batches were scored right after a step on them, and no others; scored one step "
-            "before, the same rows would have been new to the model"
+            f"{course.scored_late()} batches were scored right after a step on them, and no others; one step "
+            "earlier the same rows would have been new to the model"
         )
         return Saw("just_learned", batches=course.scored_late()).at(course.scored_at, course.place).saying(says)
 

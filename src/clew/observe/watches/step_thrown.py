@@ -144,7 +144,7 @@ class StepThrown(InputScale):
         study = Study.of(self.recorder)
         came = course_of(study, self.recorder.step) if study.experience.steps and not study.broken else None
         if came is None and math.isnan(worse):
-            return Unclear("an update was larger than the weights, and too few losses followed to say what came of it")
+            return Unclear("an update was larger than the weights, and too few losses followed to see its effect")
         if isinstance(came, Unclear):
             return Unclear(f"an update was larger than the weights, and {came.why}")
         if self._withstood(worse, getattr(came, "outcome", "")):
@@ -159,10 +159,13 @@ class StepThrown(InputScale):
         thrown = f"The update of step {self.at_step} is {_times(self.largest)} the weights it changes, and {ends}"
         figures = {"largest_update_over_weight": self.largest, "late_over_untrained": worse}
         if rms > RAW and isinstance(scale, Reading):
-            says = f"{thrown}. The inputs enter the first layer with a root mean square of {rms:.3g}."
+            says = f"{thrown}. The inputs of the first layer have a root mean square of {rms:.3g}."
             return Saw("by_raw_inputs", rms=rms, **figures).at(*scale.where, self.step_place).saying(says)
         if self.summed and self.examples > 4 and not self.adapts:
-            says = f"{thrown}. The loss is a sum over {self.examples} examples, and each step as many times longer."
+            says = (
+                f"{thrown}. The loss is a sum over {self.examples} examples, which makes each step that many "
+                "times longer."
+            )
             held = Saw("by_summed_loss", examples=self.examples, **figures)
             return held.at(self.loss_place, self.made).saying(says)
         says = f"{thrown}. The learning rate is {self.rate:g}."

@@ -114,14 +114,14 @@ class StepTimeTrend(Watch):
 
     def read(self) -> Answer:
         if self.times.count < ENOUGH:
-            return Unclear(f"{self.times.count} undisturbed steps were timed after the warm-up, {ENOUGH} are needed")
+            return Unclear(f"{self.times.count} undisturbed steps were timed after the warm-up; {ENOUGH} are needed")
         early, _, late = self.times.tenths()
         ratio = late / early if early > 0 else 1.0
         steadiness = self.times.steadiness()
         if ratio >= 1.2 and late - early <= NOTHING:
             return Unclear("the steps are too short to be timed one by one")
         if ratio >= 1.2 and steadiness < STEADY:
-            return Unclear("step times wander without a steady rise, as on a machine with other work")
+            return Unclear("step times vary without a steady rise, as on a busy machine")
         if ratio >= 1.2 and self._crowded():
             return Unclear("the steps wait longer for a processor that other programs use, and do no more work")
         milliseconds = round(1000 * early, 3)

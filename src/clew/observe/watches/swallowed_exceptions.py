@@ -77,7 +77,7 @@ class SwallowedExceptions(Watch):
             return (
                 Saw("caught", times=self.raised_times)
                 .at(self.place)
-                .saying(f"{self.raised_times} errors in the training step were caught, the first: {self.error[:120]}")
+                .saying(f"{self.raised_times} errors in the training step were caught; the first: {self.error[:120]}")
             )
         if not self.worked and not self.raised_times:
             return Unclear("neither backward nor a step was seen")

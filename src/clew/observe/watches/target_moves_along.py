@@ -97,7 +97,9 @@ class TargetMovesAlong(Watch):
         which = 0 if self.moved[0] >= self.moved[1] else 1
         if self.moved[which] >= max(ENOUGH, SHARE * self.back):
             words = ("the image", "the target") if which == 0 else ("the target", "the image")
-            says = f"{self.moved[which]} examples came back with {words[0]} mirrored or turned and {words[1]} as it was"
+            says = (
+                f"{self.moved[which]} examples came back with {words[0]} mirrored or rotated and {words[1]} unchanged"
+            )
             found = Saw("left_behind", examples=self.moved[which], came_back=self.back)
             return found.at(self.place).saying(says)
         return Saw("together", came_back=self.back)

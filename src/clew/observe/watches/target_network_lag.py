@@ -52,24 +52,24 @@ class TargetNetworkLag(Studied):
             if model in networks.named:
                 target, other, place = networks.named[model]
                 saw = Saw("same_network", target=target, online=other)
-                return saw.saying(f"{target} and {other} are one network, which is trained").at(place)
-            return Unclear("later values come from the network that is trained; no target network was seen")
+                return saw.saying(f"{target} and {other} are one network, and it is trained").at(place)
+            return Unclear("the bootstrap values come from the network that is trained; no target network was seen")
         span = held.last_step - held.first_step
         if held.changes and held.looks >= LOOKS and held.equal == held.looks:
             return Saw("same_network", looks=held.looks).at(*self._lines(held.place))
         if held.changes and span >= LONG and held.followed is not None and held.followed < HARDLY:
             saw = Saw("never_updated", updates=span, followed=held.followed)
-            text = f"in {span} updates the target network has gone {held.followed:.1%} of the way of the trained one"
+            text = f"in {span} updates the target network has moved {held.followed:.1%} of the way to the trained one"
             return saw.saying(text).at(*self._lines(held.place))
         if held.changes:
             return Saw("lags", changes=held.changes, updates=span).at(held.place)
         if held.writes >= WRITES:
             saw = Saw("never_updated", updates=span, writes=held.writes)
-            text = "the target network is written to, and keeps the values it began with"
+            text = "the target network is written to and keeps its initial values"
             return saw.saying(text).at(*self._lines(held.place))
         if span >= LONG:
             return Saw("never_updated", updates=span).at(*self._lines(held.place))
-        return Unclear(f"the target network was not refreshed in the {span} updates between looks at it")
+        return Unclear(f"the target network was not refreshed in the {span} updates between samples")
 
     @staticmethod
     def _lines(place: Place | None) -> list[Place | None]:

@@ -122,8 +122,8 @@ class TokenCoding(FedWatch):
             apart, ordered = distances(trained, counts)
             if apart > APART and apart - ordered > NOT_IN_ORDER:
                 says = (
-                    f"{100 * apart:.0f} % of the words evaluated have another number than in training, in order of "
-                    f"frequency {100 * ordered:.0f} %: there are two vocabularies"
+                    f"{100 * apart:.0f} % of the evaluated words have another number than in training, in "
+                    f"order of frequency {100 * ordered:.0f} %: there are two vocabularies"
                 )
                 places = dict.fromkeys((self.places.get(key), self.places.get((key[0], TRAINING))))
                 saw = Saw("recoded", another_number=apart, in_order=ordered, words=int(counts.sum()))

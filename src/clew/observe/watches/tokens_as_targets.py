@@ -96,16 +96,16 @@ class TokensAsTargets(Watch):
         if self.calls < CALLS:
             return Unclear("no sequence of tokens was seen beside targets of its length")
         if self.same >= SAME * self.calls:
-            says = (
-                "the targets are the tokens of the input in the same places, so copying them is all there is to learn"
-            )
+            says = "the targets are the input tokens at the same positions, so the model only has to copy them"
             return Saw("same", calls=self.calls).at(self.where).saying(says)
         if self.fed >= SAME * self.calls:
-            says = "the sequence that is to be said is given to the decoder in the same places: it has only to copy it"
+            says = "the decoder gets the target sequence at the same positions: it only has to copy it"
             return Saw("fed_target", calls=self.calls).at(self.where, self.backward).saying(says)
         by, times = max(self.ahead.items(), key=lambda item: item[1], default=(1, 0))
         if by > 1 and not self.ahead[1] and times >= SAME * self.calls:
-            says = f"the target at each position is the token {by} places further on, not the next one: shifted twice"
+            says = (
+                f"the target at each position is the token {by} positions ahead, not the next one: it is shifted twice"
+            )
             return Saw("beyond_next", calls=self.calls, by=by).at(self.where, self.backward).saying(says)
         return Saw("others", calls=self.calls)
 

@@ -25,8 +25,12 @@ from clew.observe.watches._rl_targets import judged
 from clew.records.clue import Saw, Unclear
 
 ORDERS = {
-    BY_LANE: "these go through one environment after the other, the observations through one time after the other",
-    BY_TIME: "these go through one time after the other, the observations through one environment after the other",
+    BY_LANE: (
+        "these run through one environment after the other, the observations through one time step after the other"
+    ),
+    BY_TIME: (
+        "these run through one time step after the other, the observations through one environment after the other"
+    ),
     REVERSED: "these go from the last time to the first",
 }
 
@@ -47,14 +51,14 @@ class TransitionPairs(Studied):
             saw = Saw("neighbour", rows=last.rows).at(*places)
             name = "the environment" if writer is None else writer.__name__
             return saw.saying(
-                f"{name} writes every observation into the array that it gave out before, and that was kept without a "
-                "copy: all stored steps of an episode hold its last observation"
+                f"{name} writes every observation into the array that it returned before, and the script "
+                "keeps that array without a copy: all stored steps of an episode hold its last observation"
             )
         moved = pairs.of_a_neighbour()
         if moved is not None:
             side = "before" if moved.shift < 0 else "after"
             saw = Saw("neighbour", rows=moved.rows, shift=moved.shift)
-            saw = saw.saying(f"observations are learned with the action of the step {side}")
+            saw = saw.saying(f"observations are paired with the action of the step {side}")
             return saw.at(*computing("stored", moved.place)[:2], moved.place, self.study.experience.place)
         whole = list(judged(self.study))
         slipped = None if whole else pairs.of_what_followed()
@@ -72,7 +76,7 @@ class TransitionPairs(Studied):
             places = (*computing("made flat", strayed.place), strayed.place, self.study.experience.place)
             saw = Saw("neighbour", rows=strayed.rows).at(*places)
             return saw.saying(
-                f"observations are learned with the {what} of other steps of the rollout: {ORDERS[strayed.way]}"
+                f"observations are paired with the {what} of other steps of the rollout: {ORDERS[strayed.way]}"
             )
         own = pairs.of_their_own()
         if own is not None:

@@ -94,7 +94,7 @@ class UpdateByDepth(Watch):
     def read(self) -> Answer:
         known = {number: median(values) for number, values in self.found.items() if len(values) >= FEWEST}
         if not known:
-            return Unclear(f"no model with as many as {DEEP} layers was seen over as many as {FEWEST} steps")
+            return Unclear(f"no model with {DEEP} or more layers ran for {FEWEST} or more steps")
         number, value = min(known.items(), key=lambda item: item[1])
         first, last = (layer_name(self.recorder, (number, name)) for name in self.ends[number])
         reading = Reading(log10_first_over_last=value, first=first, last=last)

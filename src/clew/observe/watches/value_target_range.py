@@ -32,7 +32,7 @@ class ValueTargetRange(Studied):
             return Unclear(why)
         held = [aimed for aimed in self.study.aimed if aimed.keys is not None]
         if len({aimed.step for aimed in held}) < UPDATES:
-            return Unclear(f"fewer than {UPDATES} updates of a value function were seen")
+            return Unclear(f"fewer than {UPDATES} value-function updates were seen")
         targets = np.abs(np.concatenate([aimed.targets for aimed in held]))
         reading = Reading(abs_target_p99=float(np.percentile(targets, 99)), targets=len(targets))
         places = [*self._paid_large(), held[-1].place]

@@ -73,7 +73,7 @@ class WeightDistribution(Watch):
         if not self.widths:
             return Unclear("no optimiser with weight matrices took a step")
         if self.steps < FROM_STEP:
-            return Unclear(f"only {self.steps + 1} steps were seen, too few for weights to show a tendency")
+            return Unclear(f"only {self.steps + 1} steps were seen, too few to see a trend in the weights")
         odd = [(width, why) for width in self.widths.values() if (why := oddity(width))]
         if not odd:
             return Saw("usual", matrices=len(self.widths))
