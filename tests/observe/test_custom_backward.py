@@ -49,7 +49,7 @@ WRONG: dict[str, tuple[Apply, str, str]] = {
     "one of three": (lambda x: own.WrongWeight.apply(x, WEIGHT, BIAS), "weight", "WrongWeight.backward"),
 }
 UNCLEAR: dict[str, tuple[Apply, str]] = {
-    "reversal": (lambda x: own.Reversed.apply(x, 1.0), "on unchanged"),
+    "reversal": (lambda x: own.Reversed.apply(x, 1.0), "input unchanged"),
     "straight-through": (own.StraightThrough.apply, "straight-through"),
     "surrogate": (own.Surrogate.apply, "surrogate"),
     "mask or not": (own.ClampedThrough.apply, "a forgotten mask"),
