@@ -95,12 +95,14 @@ def test_what_the_run_did_outweighs_what_the_source_seems_to_say(tmp_path: Path)
     weighing = weigh(load(), [clue, *PASSED], ROUTINE)
     assert not weighing.findings
     assert weighing.shares[0].cause == "none.healthy"
+    assert judge(load(), weighing).word == "suspect"  # but no health above a line that lint is certain of
 
 
 def test_a_sound_run_with_a_line_worth_a_look_stays_sound(tmp_path: Path) -> None:
     clues = clues_of(written(tmp_path, keep="retain_graph=True"))
     assert clues["source_train_graph_retained"].outcome == "look"
-    for seen in (PASSED, PASSED[:-1]):
+    passed = [*PASSED, saw("learning_curve", "both_low"), saw("other_rate", "no_better")]
+    for seen in (passed, [*passed[:4], *passed[5:]]):
         weighing = weigh(load(), [*clues.values(), *seen], ROUTINE)
         assert judge(load(), weighing).word == "healthy"
         assert weighing.credence("train.graph_retained") < 0.2

@@ -102,7 +102,7 @@ def test_pictures_of_an_older_form_can_be_weighed() -> None:
 def test_a_run_that_failed_is_not_called_healthy(steps: int, status: int) -> None:
     fine = [
         clue(name, next(outcome.name for outcome in KNOWN.tests[name].outcomes if outcome.kind == "absent"))
-        for name in ("event_order", "loss_input_kind", "mode_in_training", "parameters_changed")
+        for name in ("event_order", "loss_input_kind", "mode_in_training", "parameters_changed", "learning_curve")
     ]
     assert reweigh(kept(fine), KNOWN).verdict == "healthy"
     assert reweigh(kept(fine, steps=steps, status=status), KNOWN).verdict == "undecided"

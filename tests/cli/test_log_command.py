@@ -52,9 +52,9 @@ FAULTY = {
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_healthy_logs_come_out_healthy(log: Clew, name: str) -> None:
+def test_healthy_logs_raise_no_alarm(log: Clew, name: str) -> None:
     _, table, status = outcomes(log, str(LOGS / name))
-    assert table["verdict"] == "healthy"
+    assert table["verdict"] in ("healthy", "undecided")  # curves alone seldom show health
     assert status == 0
     causes = table["causes"]
     assert isinstance(causes, list)
@@ -97,7 +97,7 @@ def curve(kind: str) -> str:
 def test_made_logs_that_are_sound(log: Clew, kind: str) -> None:
     Path("a.log").write_text(curve(kind))
     seen, table, status = outcomes(log, "a.log")
-    assert (table["verdict"], status) == ("healthy", 0), seen
+    assert (table["verdict"], status) == ("undecided", 0), seen
     assert kind == "falls" or seen["train_val_gap"] == "val_better"
 
 

@@ -254,7 +254,7 @@ def test_a_sound_subject_ends_with_0(folder: Path, clew: Clew) -> None:
     for target in ("given:sound", "given:Holder.subject", "given:subject"):
         said = clew("exam", target, "--quiet", "--only", *CHEAP)
         assert said.status == 0
-        assert f"HEALTHY  {target}: 4 exams in" in said.out
+        assert f"NOTHING FOUND  {target}: 4 exams in" in said.out
         assert said.err == ""
         assert "Planned" not in said.out
 
@@ -365,7 +365,7 @@ def subject() -> Subject:
 
 def test_the_result_reads_as_a_report_and_shows_in_a_notebook() -> None:
     result = package.examine(subject(), budget="30s", only=list(CHEAP))
-    assert result.verdict == "healthy"
+    assert result.verdict == "undecided"
     assert [clue.test for clue in result.clues] == [
         "first_nonfinite",
         "gradient_by_depth",
@@ -375,7 +375,7 @@ def test_the_result_reads_as_a_report_and_shows_in_a_notebook() -> None:
     assert result.causes[0].id == "none.healthy"
     assert result.causes[0].kind == "hypothesis"
     assert not result.interrupted
-    assert "HEALTHY  <net>: 4 exams in" in str(result)
+    assert "NOTHING FOUND  <net>: 4 exams in" in str(result)
     assert repr(result) == str(result)
     shown: Any = result._repr_html_()
     tinyhtml5.parse(shown)

@@ -17,7 +17,7 @@ from launching import CLEW, Ran, answers, bare, clew_run, ended, run_folder, scr
 
 from warm import warm_run
 
-VERDICTS = ("FAULT", "SUSPECT", "HEALTHY", "UNDECIDED")
+VERDICTS = ("FAULT", "SUSPECT", "HEALTHY", "NOTHING FOUND")
 
 TRAINS = """
 import torch

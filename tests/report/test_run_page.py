@@ -47,13 +47,35 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_sound_run_needs_four_lines() -> None:
-    lines = page(*PASSED, clue("update_ratio", "healthy")).splitlines()
+    lines = page(*PASSED, clue("learning_curve", "both_low")).splitlines()
     assert lines[1:] == [
         "HEALTHY  train.py: 40 steps in 8 s",
         "",
         "3 checks passed, 1 could not run: clew show x --all",
         "Run and HTML report saved in .clew/runs/x.",
     ]
+
+
+def test_doubtful_health_is_no_health_and_shows_why_first() -> None:
+    fine = (*PASSED, clue("learning_curve", "both_low"), clue("split_overlap", "disjoint"))
+    likely = clue("source_data_leak_split", "likely", Place("train.py", 2), says="In the source: fitted on all")
+    text = page(*fine, clue("fit_before_split", "absent"), clue("train_val_gap", "val_better"), likely)
+    assert text.splitlines()[1].startswith("NOTHING FOUND  train.py")
+    assert text[text.index("\nSeen\n") :].startswith("\nSeen\n  - train.py:2: In the source: fitted on all")
+    few = page(*PASSED, clue("update_ratio", "healthy"))
+    assert few.splitlines()[1].startswith("NOTHING FOUND"), "three ordinary checks show too little"
+
+
+def test_a_line_of_the_source_is_no_consequence_of_a_finding() -> None:
+    certain = clue("source_data_leak_split", "certain", Place("train.py", 3), says="In the source: fitted on X_val")
+    refuted = (clue("split_overlap", "disjoint"), clue("fit_before_split", "absent"))
+    text = page(*PASSED, *refuted, NONFINITE, EXPLODES, certain)
+    assert text.splitlines()[1].startswith("FAULT")
+    assert "  - train.py:3: In the source: fitted on X_val" in text
+    assert "possibly consequences: gradient_explodes explodes." in text
+    alone = page(*PASSED, *refuted, certain).splitlines()
+    assert alone[1].startswith("SUSPECT")
+    assert alone[5].startswith("  - train.py:3")
 
 
 def test_the_place_comes_first_then_the_line_then_what_was_seen() -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from clew.app.known import known_domain
 from clew.case.clues import answered, join, unclear
-from clew.case.verdict import Verdict
+from clew.case.verdict import Verdict, contradicts
 from clew.errors import ClewError
 from clew.knowledge.base import load
 from clew.knowledge.model import Knowledge, Test
@@ -26,7 +26,6 @@ from clew.symptoms.model import Answer
 MOST_FILES = 64
 MOST_NEXT = 5
 FIRST = 10
-TELLING = 6
 
 
 class Read(NamedTuple):
@@ -236,15 +235,9 @@ def _verdict(seen: CaseView) -> Verdict:
     not passed over. What sound runs often show too, such as a validation loss below that of training, may stand."""
     tests = seen.knowledge.tests
     signs = [held for held in seen.weighing.clues if held.kind == "seen" and tests[held.test].role == "symptom"]
-    if seen.verdict.word == "healthy" and any(telling(tests[held.test], held.outcome) for held in signs):
+    if seen.verdict.word in ("healthy", "undecided") and any(contradicts(seen.knowledge, held) for held in signs):
         return Verdict("suspect", "The symptoms may well be harmless.")
     return seen.verdict
-
-
-def telling(test: Test, outcome: str) -> bool:
-    """Whether some explanation makes this outcome many times as likely as a sound run does."""
-    at = [known.name for known in test.outcomes].index(outcome)
-    return max((row.p[at] for row in test.rows), default=0.0) >= TELLING * test.healthy[at]
 
 
 def _remark(log: Log) -> str:

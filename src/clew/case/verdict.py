@@ -3,19 +3,37 @@
 from typing import NamedTuple
 
 from clew.case.conduct import LOCALISED, is_null
-from clew.case.weigh import Weighing
+from clew.case.weigh import Weighed, Weighing
 from clew.knowledge.model import Knowledge
 
 ENOUGH = 3
 """Fewer checks than this that all passed show too little to call anything healthy."""
 
+HEALTH = 0.8
+"""What "nothing wrong" must come to for a run to be called healthy."""
+
+TELLING = 7
+"""An observation contradicts health where some explanation makes it so many times as likely as a sound run does."""
+
 LEADS, NEAR = 0.35, 0.2
-"""What "nothing wrong" must come to where it is not half of all, and what no cause may come to then."""
+"""What "nothing wrong" must come to where it is not half of all, and what no cause may come to, for oddities to be
+taken for those of a sound run."""
+
+SHOWN = {"undecided": "NOTHING FOUND"}
 
 
 class Verdict(NamedTuple):
     word: str  # "fault" | "suspect" | "healthy" | "undecided"
     says: str
+
+    @property
+    def shown(self) -> str:
+        return shown(self.word)
+
+
+def shown(word: str) -> str:
+    """A verdict's word as people read it."""
+    return SHOWN.get(word, word.upper())
 
 
 def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
@@ -29,17 +47,52 @@ def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
     lead = weighing.shares[0]
     if lead.credence > LOCALISED and not is_null(knowledge, lead.cause) and seen:
         return Verdict("fault", "One explanation stands out; the fault itself has not been observed yet.")
-    if seen and lead.cause == "none.healthy" and _sound(knowledge, weighing) and len(passed) >= ENOUGH:
-        # Of fifty checks on a sound run one or two come out odd: the weighing says whether that means anything.
-        return Verdict("healthy", f"{len(passed)} checks passed; the other observations are usual in sound runs.")
-    if seen:
+    if any(of_source(knowledge, held) and held.outcome == "certain" for held in seen):
+        return Verdict("suspect", "Lint is certain of a fault in the source; the run did not show its effect.")
+    if seen and not (lead.cause == "none.healthy" and _sound(knowledge, weighing) and len(passed) >= ENOUGH):
         if lead.credence > LOCALISED:
             return Verdict("suspect", "The symptoms may well be harmless.")
         return Verdict("suspect", "There are symptoms of a fault, and no single cause stands out yet.")
-    if len(passed) >= ENOUGH:
-        return Verdict("healthy", f"All {len(passed)} checks that ran passed.")
-    made = f"only {len(passed)} check{'s' * (len(passed) != 1)} passed" if passed else "no check ran"
-    return Verdict("undecided", f"Too little was observed for a verdict: {made}.")
+    if len(passed) < ENOUGH:
+        made = f"only {len(passed)} check{'s' * (len(passed) != 1)} passed" if passed else "no check ran"
+        return Verdict("undecided", f"Too little was observed for a verdict: {made}.")
+    contrary = sum(contradicts(knowledge, held) for held in seen)
+    if contrary:
+        against = "an observation contradicts it" if contrary == 1 else f"{contrary} observations contradict it"
+        return Verdict("undecided", f"{len(passed)} checks passed, but the run cannot be called healthy: {against}.")
+    if lead.credence < HEALTH:
+        share = f"{100 * lead.credence:.0f} %, and HEALTHY needs {100 * HEALTH:.0f} %"
+        return Verdict("undecided", f"{len(passed)} checks passed; the run is healthy with a probability of {share}.")
+    if seen:
+        # Of fifty checks on a sound run one or two come out odd: the weighing says whether that means anything.
+        return Verdict("healthy", f"{len(passed)} checks passed; the other observations are usual in sound runs.")
+    return Verdict("healthy", f"All {len(passed)} checks that ran passed.")
+
+
+def of_source(knowledge: Knowledge, held: Weighed) -> bool:
+    return knowledge.tests[held.test].by == "lint"
+
+
+def contradicts(knowledge: Knowledge, held: Weighed) -> bool:
+    return _odds(knowledge, held) >= TELLING
+
+
+def unusual(knowledge: Knowledge, weighing: Weighing) -> list[int]:
+    """The clues that were seen and made no finding, the most unusual first; what the source shows for certain leads."""
+    found = {index for finding in weighing.findings for index in finding.clues}
+    left = [index for index, held in enumerate(weighing.clues) if held.kind == "seen" and index not in found]
+    return sorted(left, key=lambda index: _rank(knowledge, weighing.clues[index]))
+
+
+def _rank(knowledge: Knowledge, held: Weighed) -> tuple[bool, float]:
+    return not (of_source(knowledge, held) and held.outcome == "certain"), -_odds(knowledge, held)
+
+
+def _odds(knowledge: Knowledge, held: Weighed) -> float:
+    """How many times as likely as in a sound run the outcome is under the explanation that speaks for it most."""
+    test = knowledge.tests[held.test]
+    at = [known.name for known in test.outcomes].index(held.outcome)
+    return max((row.p[at] for row in test.rows), default=0.0) / test.healthy[at]
 
 
 def _sound(knowledge: Knowledge, weighing: Weighing) -> bool:

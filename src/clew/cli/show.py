@@ -10,6 +10,7 @@ from typing import Any
 from clew.app import runs
 from clew.archive.files import Damage
 from clew.archive.model import OUTPUT
+from clew.case.verdict import shown
 from clew.cli.output import answer, json_argument, laid_out, page
 from clew.cli.runs import COLOURS, plain, run_argument, size
 from clew.evidence.words import harmless
@@ -99,7 +100,7 @@ def _heading(inside: runs.Inside, made: Page) -> None:
         made.say("It was cut off: everything up to the last flush is here.", 0, "", YELLOW)
     if record.verdict:
         made.line()
-        made.line(record.verdict.upper(), COLOURS.get(record.verdict, BOLD), BOLD)
+        made.line(shown(record.verdict), COLOURS.get(record.verdict, BOLD), BOLD)
 
 
 def _causes(report: dict[str, Any] | None, made: Page) -> None:

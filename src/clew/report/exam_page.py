@@ -7,7 +7,7 @@ from clew.report.html import environment
 from clew.report.run_page import RunFacts, body, findings
 from clew.report.terminal import VERDICT_COLOURS, sentence
 from clew.report.text import BOLD, DIM, Page, number, seconds
-from clew.report.view import CaseView
+from clew.report.view import CaseView, guesses
 
 MOST_NAMES = 6
 
@@ -105,9 +105,9 @@ def ended_line(name: str, clue: Clue, took: float, page: Page) -> Page:
 
 def exam_page(seen: CaseView, facts: ExamFacts, page: Page) -> Page:
     page.line(page.paint("─" * min(page.columns, 80), DIM))
-    word = seen.verdict.word
+    verdict = seen.verdict
     count = f"{facts.made} exam{'s' * (facts.made != 1)} in {_time(facts.seconds)}"
-    page.line(f"{page.paint(word.upper(), VERDICT_COLOURS[word], BOLD)}  {facts.name}: {count}")
+    page.line(f"{page.paint(verdict.shown, VERDICT_COLOURS[verdict.word], BOLD)}  {facts.name}: {count}")
     about = RunFacts(facts.name, 0, facts.seconds, 0, 1, "", facts.notes)
     if facts.only:
         _asked(seen, facts.only, page)
@@ -145,8 +145,6 @@ def exam_html(seen: CaseView, facts: ExamFacts) -> str:
         says = clue.why if weighed.kind == UNCLEAR else clue.says
         rows.append({"kind": weighed.kind, "test": clue.test, "outcome": weighed.outcome, "says": says, "of": figures})
     rows.sort(key=lambda row: order[row["kind"]])
-    found = {finding.cause for finding in seen.weighing.findings}
-    guessed = [item for item in seen.explanations if item.cause not in found]
     return (
         environment()
         .get_template("exam.html.j2")
@@ -154,8 +152,8 @@ def exam_html(seen: CaseView, facts: ExamFacts) -> str:
             facts=facts,
             verdict=seen.verdict,
             findings=[(finding, seen.knowledge.causes[finding.cause]) for finding in seen.weighing.findings],
-            guesses=[(item, seen.knowledge.causes[item.cause]) for item in guessed]
-            if seen.verdict.word in ("fault", "suspect")
+            guesses=[(item, seen.knowledge.causes[item.cause]) for item in guesses(seen)]
+            if seen.verdict.word != "healthy"
             else [],
             rows=rows,
         )

@@ -58,10 +58,10 @@ def log_page(seen: CaseView, facts: LogFacts, page: Page) -> Page:
         page.say(sentence(note), 2, "- ", DIM)
     page.line()
     verdict, groups = seen.verdict, _groups(seen)
-    page.say(verdict.says, 0, " " * (len(verdict.word) + 2))
-    lead = page.paint(verdict.word.upper(), VERDICT_COLOURS[verdict.word], BOLD)
+    page.say(verdict.says, 0, " " * (len(verdict.shown) + 2))
+    lead = page.paint(verdict.shown, VERDICT_COLOURS[verdict.word], BOLD)
     first = next(at for at in range(len(page.lines) - 1, -1, -1) if page.lines[at] == "") + 1
-    page.lines[first] = lead + page.lines[first][len(verdict.word) :]
+    page.lines[first] = lead + page.lines[first][len(verdict.shown) :]
     if groups.seen:
         page.head("Seen")
         for text in groups.seen:

@@ -7,6 +7,7 @@ next, the curves, and last what was looked at and what could not be.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from clew.case.verdict import unusual
 from clew.knowledge.model import Scale, Test
 from clew.records.clue import UNCLEAR, Clue
 from clew.records.place import Place
@@ -17,7 +18,7 @@ from clew.report.plots import HEIGHT, WIDTH
 from clew.report.run_page import RunFacts
 from clew.report.terminal import sentence
 from clew.report.text import number, seconds
-from clew.report.view import LEAST_PULL, CaseView
+from clew.report.view import LEAST_PULL, CaseView, guesses
 
 AROUND = 2
 MOST_QUOTES = 2
@@ -54,7 +55,8 @@ def run_html(seen: CaseView, facts: RunFacts, series: dict[tuple[str, str], Seri
     drawn, not_drawn = panels(seen, facts, series)
     made = environment()
     made.globals.update(width=WIDTH, height=HEIGHT)
-    shown = sum(item.credence for item in seen.explanations)
+    shown = guesses(seen)
+    rest = 1.0 - sum(item.credence for item in shown) - seen.weighing.unknown
     text = made.get_template("run.html.j2").render(
         facts=facts,
         ended=_ended(facts, seen),
@@ -62,8 +64,8 @@ def run_html(seen: CaseView, facts: RunFacts, series: dict[tuple[str, str], Seri
         findings=_findings(seen, facts, source),
         hypotheses=_hypotheses(seen),
         unknown=seen.weighing.unknown,
-        rest=max(0.0, 1.0 - shown - seen.weighing.unknown),
-        rest_count=len(seen.weighing.shares) - len(seen.explanations),
+        rest=max(0.0, rest),
+        rest_count=len(seen.weighing.shares) - len(shown),
         advice=seen.advice,
         choices=[(choice, seen.knowledge.tests[choice.test]) for choice in seen.choices[:MOST_CHOICES]],
         plots=drawn,
@@ -179,7 +181,7 @@ def _limits(scale: Scale) -> str:
 def _hypotheses(seen: CaseView) -> list[dict[str, Any]]:
     own = {item.id: item for item in seen.case.own}
     rows = []
-    for item in seen.explanations:
+    for item in guesses(seen):
         cause = seen.knowledge.causes.get(item.cause)
         pulls = [
             Witness(
@@ -207,11 +209,10 @@ def _hypotheses(seen: CaseView) -> list[dict[str, Any]]:
 
 def _looks(seen: CaseView) -> dict[str, list[dict[str, Any]]]:
     """Every observation that made no finding, by how it came out."""
-    found = {index for finding in seen.weighing.findings for index in finding.clues}
     groups: dict[str, list[dict[str, Any]]] = {"seen": [], "absent": [], UNCLEAR: []}
-    for index, (held, weighed) in enumerate(zip(seen.counted, seen.weighing.clues, strict=True)):
-        if index in found:
-            continue
+    rest = [index for index, weighed in enumerate(seen.weighing.clues) if weighed.kind != "seen"]
+    for index in (*unusual(seen.knowledge, seen.weighing), *rest):
+        held, weighed = seen.counted[index], seen.weighing.clues[index]
         clue, test = held.clue, seen.knowledge.tests.get(held.clue.test)
         outcome = test.outcome(weighed.outcome) if test else None
         says = clue.why if weighed.kind == UNCLEAR else clue.says or (outcome.means if outcome else "")

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from clew.case.verdict import unusual
 from clew.evidence.words import word
 from clew.knowledge.model import Test
 from clew.records.case import HeldClue
@@ -11,7 +12,7 @@ from clew.records.clue import Clue
 from clew.records.place import Place
 from clew.report.terminal import VERDICT_COLOURS, next_tests, sentence
 from clew.report.text import BOLD, DIM, RED, Page, number, percent, seconds
-from clew.report.view import LEAST_PULL, CaseView
+from clew.report.view import LEAST_PULL, CaseView, guesses
 
 SHOWN = 3
 FAILED = "its instrument failed"
@@ -58,7 +59,7 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
     ended = f", exit {facts.status}" if facts.status else ""
     page.line(page.paint("─" * min(page.columns, 80), DIM))
     verdict = seen.verdict
-    word_shown = page.paint(verdict.word.upper(), VERDICT_COLOURS[verdict.word], BOLD)
+    word_shown = page.paint(verdict.shown, VERDICT_COLOURS[verdict.word], BOLD)
     page.line(f"{word_shown}  {facts.script}: {facts.steps} steps in {seconds(facts.seconds)}{ranks}{ended}")
     looked = body(seen, facts, page, everything)
     page.line()
@@ -82,7 +83,7 @@ def body(seen: CaseView, facts: RunFacts, page: Page, everything: bool) -> "Look
         _in_passing(looked, page, everything)
     else:
         _signs(looked, page)
-        if verdict.word in ("suspect", "fault"):
+        if verdict.word != "healthy" and looked.seen:
             _hypotheses(seen, page)
             next_tests(seen, page, most=2)
     if everything:
@@ -118,14 +119,13 @@ class Looked(NamedTuple):
 
 def _looked(seen: CaseView) -> Looked:
     looked = Looked([], [], [], seen.knowledge.tests)
-    found = {index for finding in seen.weighing.findings for index in finding.clues}
-    for index, (held, weighed) in enumerate(zip(seen.counted, seen.weighing.clues, strict=True)):
+    for held, weighed in zip(seen.counted, seen.weighing.clues, strict=True):
         if weighed.kind == "unclear":
             looked.unclear.append((held.clue.test, held.clue.why))
         elif weighed.kind == "absent":
             looked.absent.append(held.clue.test)
-        elif index not in found:
-            looked.seen.append((held, weighed.outcome))
+    for index in unusual(seen.knowledge, seen.weighing):
+        looked.seen.append((seen.counted[index], seen.weighing.clues[index].outcome))
     return looked
 
 
@@ -184,13 +184,15 @@ def _quote(place: Place, page: Page) -> None:
 
 
 def _hypotheses(seen: CaseView, page: Page) -> None:
-    page.head("Possible causes")
-    for item in seen.explanations[:SHOWN]:
+    held = guesses(seen)[:SHOWN]
+    if held:
+        page.head("Possible causes")
+    for item in held:
         cause = seen.knowledge.causes[item.cause]
         page.say(f"{cause.gloss} ({item.cause}).", 2, f"{percent(item.credence):>5}  ")
         pulls = [pull for pull in seen.weighing.pulls(item.cause) if abs(pull.bits) > LEAST_PULL][:4]
-        held = [(pull, seen.counted[pull.clue].clue) for pull in pulls]
-        signs = [(f"{clue.test} {clue.outcome}", pull.bits) for pull, clue in held]
+        clues = [(pull, seen.counted[pull.clue].clue) for pull in pulls]
+        signs = [(f"{clue.test} {clue.outcome}", pull.bits) for pull, clue in clues]
         for label, wanted in (("for it: ", 1), ("against it: ", -1)):
             named = ", ".join(text for text, bits in signs if bits * wanted > 0)
             if named:
@@ -213,13 +215,19 @@ def _signs(looked: Looked, page: Page) -> None:
 
 
 def _in_passing(looked: Looked, page: Page, everything: bool) -> None:
-    """Beside a finding the rest is mostly its consequence, and one line is enough."""
-    if everything:
-        _signs(looked, page)
-    elif looked.seen:
+    """Beside a finding the rest is mostly its consequence, and one line is enough; but not for a line of the source."""
+    own = [item for item in looked.seen if everything or stands(item[0].clue)]
+    _signs(looked._replace(seen=own), page)
+    rest = [item for item in looked.seen if item not in own]
+    if rest:
         page.line()
-        names = ", ".join(f"{held.clue.test} {outcome}" for held, outcome in looked.seen)
+        names = ", ".join(f"{held.clue.test} {outcome}" for held, outcome in rest)
         page.say(f"Also seen, possibly consequences: {names}.", 0, "", DIM)
+
+
+def stands(clue: Clue) -> bool:
+    """Whether lint holds a line of the source for a fault, and not only for worth a look."""
+    return clue.source == "lint" and clue.outcome in ("certain", "likely")
 
 
 def _checked(looked: Looked, facts: RunFacts, page: Page) -> None:

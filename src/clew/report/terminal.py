@@ -36,7 +36,7 @@ def _heading(seen: CaseView, page: Page) -> None:
     page.line()
     verdict = seen.verdict
     page.say(verdict.says, 0, "")
-    page.lines[-1] = f"{page.paint(verdict.word.upper(), VERDICT_COLOURS[verdict.word], BOLD)}  {page.lines[-1]}"
+    page.lines[-1] = f"{page.paint(verdict.shown, VERDICT_COLOURS[verdict.word], BOLD)}  {page.lines[-1]}"
     if case.closing is not None:
         closing = case.closing
         page.say(f"Closed: {closing.cause}.")

@@ -14,6 +14,10 @@ from clew.records.place import Place, told
 
 LEAST_PULL = 0.1
 """Bits below which a clue is not worth naming for or against an explanation."""
+LEAST_SHARE = 0.03
+"""Credence below which an explanation is not worth a line."""
+LEAST_GAIN = 0.035
+"""Bits below which a question is not worth asking: what reads as 0.03 or less."""
 
 
 class CaseView(NamedTuple):
@@ -47,6 +51,7 @@ def view(
     clues = [item.clue for item in counted]
     weighing = weigh(knowledge, clues, subject)
     choices = choose(knowledge, weighing, clues, subject, most, by_hand)
+    choices = tuple(choice for choice in choices if choice.gain >= LEAST_GAIN)
     return CaseView(
         case,
         knowledge,
@@ -61,6 +66,13 @@ def view(
         advise(knowledge, weighing, clues, choices, case.domain),
         _foreseen(case, weighing),
     )
+
+
+def guesses(seen: CaseView) -> tuple[Explanation, ...]:
+    """The explanations worth showing. That nothing is wrong comes last, and means nothing alone."""
+    held = [item for item in seen.explanations if item.credence >= LEAST_SHARE or item.part == "own"]
+    held.sort(key=lambda item: item.cause == "none.healthy")
+    return () if [item.cause for item in held] == ["none.healthy"] else tuple(held)
 
 
 def _foreseen(case: Case, weighing: Weighing) -> tuple[str, ...]:
