@@ -154,7 +154,7 @@ def test_finding(folder: Path) -> None:
         (b'{"schema": "clew/1"', "is damaged"),
         (b"[]", "holds no JSON object"),
         (b'{"schema": "clew/2", "id": "x"}', "newer clew"),
-        (b'{"schema": "other"}', "not of clew's making"),
+        (b'{"schema": "other"}', "not written by clew"),
         (b'{"schema": "clew/1"}', "'command' is missing"),
         (b'{"schema": "clew/1", "command": 3, "cwd": "", "script": "", "started": ""}', "is damaged"),
         (b"\xff\xfe", "is damaged"),

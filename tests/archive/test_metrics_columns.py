@@ -145,7 +145,7 @@ def test_a_damaged_parquet_falls_back_to_the_traces(run: Run, monkeypatch: pytes
 def test_parquet_of_others_and_of_the_future(run: Run) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    for schema, says in ((None, "not of clew's making"), ("clew/2", "newer clew"), ("clew/1", "no columns name")):
+    for schema, says in ((None, "not written by clew"), ("clew/2", "newer clew"), ("clew/1", "no columns name")):
         table = arrow.table({"x": [1]}).replace_schema_metadata({"schema": schema} if schema else {})
         parquet.write_table(table, run.path(PARQUET))
         with pytest.raises(ClewError, match=says):

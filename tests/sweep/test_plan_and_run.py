@@ -202,7 +202,7 @@ def test_readings_in_printed_lines(line: str, expected: list[str]) -> None:
         (("[0, 1, 2]", "[0, 0]"), "twice"),
         (("[0, 1, 2]", "[]"), "seeds"),
         (("[0.01, 0.1]", "[]"), "list of values"),
-        (("[0.01, 0.1]", "{ low = 2, high = 1, count = 3 }"), "no room"),
+        (("[0.01, 0.1]", "{ low = 2, high = 1, count = 3 }"), "an empty range"),
         (("seconds = 60", "seconds = -1"), "seconds"),
         (("seconds = 60", "goal = 'up'"), "max or min"),
         (("seconds = 60", "= ="), "no TOML"),

@@ -31,7 +31,7 @@ def rerun_plan(run: Run, into: str = "") -> Plan:
     """Set the code of a run up in a new folder (`into`, or a temporary one) and say how to run it there."""
     record = runs.load(run)
     if not record.command:
-        raise ClewError(f"the run {run.id} has no command that could be run again.")
+        raise ClewError(f"the run {run.id} has no command to repeat.")
     listed = code.read(run)
     inside = [item for item in listed if _is_inside(item.path)]
     outside = [item for item in listed if not _is_inside(item.path)]
@@ -69,7 +69,9 @@ def _new_folder(into: str, run: Run) -> str:
 
         return tempfile.mkdtemp(prefix=f"clew-rerun-{run.id}-")
     except OSError as error:
-        raise ClewError(f"cannot set the code of {run.id} up in {into or 'a new folder'}: {error.strerror}.") from error
+        raise ClewError(
+            f"cannot restore the code of {run.id} in {into or 'a new folder'}: {error.strerror}."
+        ) from error
 
 
 def _set_up(folder: str, cwd: str, contents: dict[str, bytes]) -> bool:
@@ -85,7 +87,7 @@ def _set_up(folder: str, cwd: str, contents: dict[str, bytes]) -> bool:
         _link(cwd, folder)
         return True
     except OSError as error:
-        raise ClewError(f"cannot set the code up in {folder}: {error.strerror}.") from error
+        raise ClewError(f"cannot restore the code in {folder}: {error.strerror}.") from error
 
 
 def _link(source: str, target: str) -> None:
@@ -116,13 +118,13 @@ def _word(word: str, cwd: str, folder: str, contents: dict[str, bytes]) -> str:
 def _remarks(record: Record, inside: list[SourceFile], outside: list[SourceFile], linked: bool) -> list[str]:
     said = []
     if not inside:
-        said.append("no source file below the folder of the run was kept: the command runs on the code of today")
+        said.append("no source file below the folder of the run was kept: the command uses the current code")
     if not linked:
         said.append(f"{record.cwd} is gone: files that the script reads by relative paths are missing")
     for item in outside:
         now = _digest_now(os.path.join(record.cwd, item.path))
         state = "as it was" if now == item.digest else "gone" if not now else "changed since then"
-        said.append(f"{item.path} lies outside the folder of the run and is used from where it is: {state}")
+        said.append(f"{item.path} lies outside the folder of the run and is used in place: {state}")
     said += [f"{item.path} was changed while the run ran; its first content is used" for item in inside if item.changed]
     now_installed = setting.packages()
     for name, version in record.packages:

@@ -51,7 +51,7 @@ def read_table(path: str) -> dict[str, Any]:
     try:
         table = parse(read_bytes(path))
     except (ValueError, RecursionError) as error:
-        raise ClewError(f"{path} is damaged: it holds no JSON that can be read.") from error
+        raise ClewError(f"{path} is damaged: it holds no readable JSON.") from error
     if not isinstance(table, dict):
         raise ClewError(f"{path} is damaged: it holds no JSON object.")
     check_schema(path, table.get("schema"))
@@ -61,7 +61,7 @@ def read_table(path: str) -> dict[str, Any]:
 def check_schema(path: str, schema: object) -> None:
     name, _, version = schema.partition("/") if isinstance(schema, str) else ("", "", "")
     if name != "clew" or not version.isdecimal():
-        raise ClewError(f"{path} is not of clew's making: its schema is {schema!r}, not {SCHEMA!r}.")
+        raise ClewError(f"{path} was not written by clew: its schema is {schema!r}, not {SCHEMA!r}.")
     if int(version) > NEWEST:
         raise ClewError(
             f"{path} was written by a newer clew (schema {schema}; this one reads up to {SCHEMA}): "
@@ -98,7 +98,7 @@ class Damage:
         name = os.path.basename(path)
         said = []
         if self.torn:
-            said.append(f"the last {self.torn} bytes of {name} are torn (a write was cut off) and are left out")
+            said.append(f"the last {self.torn} bytes of {name} are torn (a write was cut off) and left out")
         if self.lines:
             plural = "lines of {} are damaged and are" if self.lines > 1 else "line of {} is damaged and is"
             said.append(f"{self.lines} {plural.format(name)} left out")

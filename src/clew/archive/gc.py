@@ -41,13 +41,13 @@ def gc(keep: int | None = None, older_than: float | None = None, dry_run: bool =
     listing = runs.all_runs(home)
     remarks = [*listing.remarks]
     if listing.remarks:
-        remarks.append("runs that cannot be read are left alone; delete their folders by hand if they are not wanted")
+        remarks.append("unreadable runs are left alone; delete their folders by hand if they are not wanted")
     objects = objects_folder(home)
     if not os.path.isdir(objects):
         return _clear(listing.records, keep, older_than, dry_run, home, remarks, False)
     with code.held(objects, fcntl.LOCK_EX) as locked:
         if not locked:
-            remarks.append("source files were left alone: somebody else holds them")
+            remarks.append("source files were left alone: another clew is using them")
         return _clear(listing.records, keep, older_than, dry_run, home, remarks, locked)
 
 

@@ -38,7 +38,7 @@ def tables(paths: Iterable[tuple[str, str]]) -> tuple[list[Table], list[str]]:
     notes: list[str] = []
     for path, shown in paths:
         if len(found) >= MOST_FILES:
-            notes.append(f"only the first {MOST_FILES} data files were looked into")
+            notes.append(f"only the first {MOST_FILES} data files were read")
             break
         try:
             found.append(read(path, shown))
@@ -59,7 +59,7 @@ def answers(
     seen: dict[str, Answer] = {}
     for name in CHECKS:
         if clock() > until:
-            yield name, Unclear("the time for the data files was up")
+            yield name, Unclear("the time limit for data files was reached")
             continue
         module = importlib.import_module(f"clew.data.checks.{name}")
         answer = strongest(module.look(held))
@@ -78,7 +78,7 @@ def sobered(name: str, answer: Answer, seen: dict[str, Answer]) -> Answer:
     for other in ("file_label_coding", "file_units", "file_constant_values", "file_class_counts"):
         found = seen.get(other)
         if isinstance(found, Saw) and found.outcome in EXPLAINING:
-            return Unclear(f"other values than elsewhere stand in the way ({found.says.rstrip('.')})")
+            return Unclear(f"values that differ from the rest hide the answer ({found.says.rstrip('.')})")
     return answer
 
 
@@ -86,7 +86,7 @@ def strongest(found: Iterable[Found]) -> Answer:
     """What is told of several findings of one test: the strongest, with the places of its equals."""
     held = list(found)
     if not held:
-        return Unclear("nothing to look at")
+        return Unclear("no data file to check")
     best = max(held, key=lambda item: item.weight)
     if isinstance(best.answer, Saw):
         equals = [item.answer for item in held if item.weight == best.weight and isinstance(item.answer, Saw)]

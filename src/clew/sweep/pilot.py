@@ -18,7 +18,7 @@ def paired_spread(table: Table, metric: str, param: str) -> float:
     held = cells(runs, known(runs.table, param, "parameter"))
     whole = held.results[np.isfinite(held.results).all(1)]
     if whole.shape[0] < 2 or whole.shape[1] < 2:
-        raise ClewError(f"{table.source} has too few complete seeds to say how much {metric} scatters.")
+        raise ClewError(f"{table.source} has too few complete seeds to estimate the noise of {metric}.")
     left = whole - whole.mean(1, keepdims=True) - whole.mean(0, keepdims=True) + whole.mean()
     freedom = (whole.shape[0] - 1) * (whole.shape[1] - 1)
     return math.sqrt(2.0 * float((left**2).sum()) / freedom)

@@ -98,7 +98,7 @@ def read_toml(path: str) -> dict[str, Any]:
 def plan_of(table: dict[str, Any], path: str) -> Plan:
     for key in table:
         if key not in KEYS:
-            raise ClewError(f"{path}: {key!r} means nothing here{did_you_mean(key, KEYS) or '.'}")
+            raise ClewError(f"{path}: unknown key {key!r}{did_you_mean(key, KEYS) or '.'}")
     for key in ("command", "metric", "params", "seeds"):
         if key not in table:
             raise ClewError(f"{path} does not say {key!r}.")
@@ -109,7 +109,7 @@ def plan_of(table: dict[str, Any], path: str) -> Plan:
     if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
         raise ClewError(f"{path}: seeds must be a list of whole numbers.")
     if len(set(seeds)) < len(seeds):
-        raise ClewError(f"{path}: the seed {next(s for s in seeds if seeds.count(s) > 1)} is given twice.")
+        raise ClewError(f"{path}: seed {next(s for s in seeds if seeds.count(s) > 1)} is given twice.")
     goal = table.get("goal", "max")
     if goal not in ("max", "min"):
         raise ClewError(f"{path}: goal is max or min, not {goal!r}.")
@@ -120,7 +120,7 @@ def plan_of(table: dict[str, Any], path: str) -> Plan:
     _check_command(command, list(params), path)
     points = _points(params, design, int(table.get("draw_seed", 0)), path)
     if len(points) * len(seeds) > MOST_RUNS:
-        raise ClewError(f"{path} asks for {len(points) * len(seeds)} runs; {MOST_RUNS} is the most.")
+        raise ClewError(f"{path} asks for {len(points) * len(seeds)} runs; at most {MOST_RUNS} are possible.")
     name = str(table.get("name") or "-".join(params))
     return Plan(
         name,
@@ -157,19 +157,19 @@ def _points(params: dict[str, Any], design: str, draw_seed: int, path: str) -> t
     drawn = {name: spec for name, spec in params.items() if isinstance(spec, dict)}
     if drawn:
         if len(drawn) < len(params):
-            raise ClewError(f"{path}: either all parameters are drawn at random or none.")
+            raise ClewError(f"{path}: draw either all parameters at random or none.")
         return _draw(drawn, draw_seed, path)
     for name, values in params.items():
         if not isinstance(values, list) or not values or not all(isinstance(v, str | int | float) for v in values):
             raise ClewError(f"{path}: {name} must be a list of values, or a range with low, high and count.")
         if len(set(map(str, values))) < len(values):
-            raise ClewError(f"{path}: {name} names a value twice.")
+            raise ClewError(f"{path}: {name} lists a value twice.")
     if design == "grid":
         return tuple(product(*params.values()))
     if design != "together":
         raise ClewError(f"{path}: design is grid or together, not {design!r}.")
     if len({len(values) for values in params.values()}) > 1:
-        raise ClewError(f"{path}: together needs as many values of each parameter.")
+        raise ClewError(f'{path}: design "together" needs equally many values of each parameter.')
     return tuple(zip(*params.values(), strict=True))
 
 
@@ -190,7 +190,7 @@ def _draw(drawn: dict[str, dict[str, Any]], seed: int, path: str) -> tuple[tuple
             except (KeyError, TypeError, ValueError):
                 raise ClewError(f"{path}: {name} needs low and high.") from None
             if not low < high or (log and low <= 0):
-                raise ClewError(f"{path}: {name} has no room between {low} and {high}.")
+                raise ClewError(f"{path}: {name} has an empty range between {low} and {high}.")
             value = math.exp(made.uniform(math.log(low), math.log(high))) if log else made.uniform(low, high)
             point.append(round(value) if spec.get("whole") else float(f"{value:.6g}"))
         points.append(tuple(point))
@@ -217,7 +217,9 @@ def confounding(plan: Plan) -> list[str]:
     said = []
     if len(plan.params) > 1 and plan.design == "together":
         names = " and ".join(plan.params)
-        said.append(f"{names} change together: no difference can be laid to one of them. Vary one, or cross them.")
+        said.append(
+            f"{names} change together: no difference can be attributed to one of them. Vary one, or cross them."
+        )
     elif len(plan.params) > 1 and len(plan.points) > 1:
         whole = math.prod(len({point[at] for point in plan.points}) for at in range(len(plan.params)))
         if whole == len(plan.points):

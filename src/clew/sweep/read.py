@@ -38,7 +38,7 @@ def read_table(path: str, keep: tuple[str, ...] = ()) -> Table:
             else:
                 parts[name].append((block.rows, held))
     if dropped:
-        notes.append(f"columns with a value of its own in nearly every row were left unread: {', '.join(dropped)}.")
+        notes.append(f"columns with a different value in nearly every row were not read: {', '.join(dropped)}.")
     columns = {}
     for name in list(parts):
         whole = parts.pop(name)
@@ -261,7 +261,7 @@ def _jsonl(path: str, notes: list[str]) -> Iterator[Table]:
     if not count and not rows:
         raise ClewError(f"no line of {path} holds a JSON object.")
     if bad:
-        notes.append(f"{bad} line{'s' * (bad != 1)} of {path} could not be read, the first is line {where}.")
+        notes.append(f"{bad} line{'s' * (bad != 1)} of {path} could not be read; the first is line {where}.")
 
 
 def _json(path: str) -> Iterator[Table]:

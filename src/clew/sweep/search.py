@@ -50,8 +50,8 @@ def _says(held: Settings, rows: tuple[ImportanceRow, ...]) -> str:
     if not mattered:
         least = min(row.p for row in rows)
         return (
-            f"None of {len(rows)} parameters can be told from noise over {len(held.score)} settings (smallest adjusted "
-            f"p {least:.2f}). No range is narrowed: the best setting may be luck."
+            f"None of {len(rows)} parameters can be told from noise over {len(held.score)} settings (smallest "
+            f"adjusted p {least:.2f}). No range is narrowed: the best setting may be luck."
         )
     told = ", ".join(f"{row.name} (share {row.share:.2f}, {row.ci[0]:.2f} to {row.ci[1]:.2f})" for row in mattered)
     rest = [row.name for row in rows if not row.mattered]
@@ -64,9 +64,9 @@ def _notes(held: Settings) -> tuple[str, ...]:
     once = float(held.seeds.max(initial=0.0)) <= 1.0
     notes = []
     if few:
-        notes.append(f"{len(held.score)} settings see only strong effects; 30 or more are usual.")
+        notes.append(f"{len(held.score)} settings show only strong effects; 30 or more are usual.")
     if once:
-        notes.append("every setting was run once: a lucky seed and a good setting look alike.")
+        notes.append("every setting was run once: a lucky seed and a good setting look the same.")
     return tuple(notes)
 
 
@@ -78,9 +78,9 @@ def _range(found: Narrowed) -> RangeRow:
     chance = found.by_chance if found.by_chance is not None else 1.0
     edge = f" It reaches {found.edge} value tried: look beyond." if found.edge else ""
     if chance > 0.2:
-        tail = f" So many lie so close in {chance:.0%} of searches anyway: not narrow enough to cut the rest."
+        tail = f" A cluster this tight occurs in {chance:.0%} of searches by chance: not tight enough to drop the rest."
     else:
-        tail = f" By chance so many lie so close in {max(chance, 0.001):.1%} of searches."
+        tail = f" By chance a cluster this tight occurs in {max(chance, 0.001):.1%} of searches."
     says = (
         f"{found.name}: {number(found.low)} to {number(found.high)}, {found.kept:.0%} of the range tried, carried by "
         f"the best {found.carried} of {found.of} settings.{tail}{edge}"

@@ -158,9 +158,9 @@ def _dose(facts: Facts) -> str | None:
     up = (found.t > 0) == (facts.sign > 0)
     by = f"log {facts.param}" if found.log else facts.param
     return (
-        f"The metric {'rises' if up else 'falls'} with {facts.param}: linear in {by}, mean r "
+        f"The metric {('rises' if up else 'falls')} with {facts.param}: linear in {by}, mean r "
         f"{facts.sign * found.r:+.2f} over seeds, p {_p(found.p)} for the per-seed slopes. The better end is "
-        f"{'the largest' if found.t > 0 else 'the smallest'} value tried; the best may lie beyond it."
+        f"{('the largest' if found.t > 0 else 'the smallest')} value tried; the best may lie beyond it."
     )
 
 
@@ -184,7 +184,10 @@ def _crashes(facts: Facts, top: int | None) -> list[tuple[str, str]]:
     named = [f"{number(facts.cells.values[v])}: {row.crashed} of {row.n}" for v, row in enumerate(rows) if row.crashed]
     own = ""
     if top is not None and rows[top].crashed:
-        own = f" The leading value {number(facts.cells.values[top])} is among them: its mean is that of the survivors."
+        own = (
+            f" The leading value {number(facts.cells.values[top])} is among them: its mean covers only the runs "
+            "that survived."
+        )
     return [
         (
             "crashed_runs",
@@ -205,10 +208,10 @@ def _p(value: float) -> str:
 def _one_seed(facts: Facts, seeds: int) -> str:
     if seeds < LEAST_SEEDS:
         return (
-            f"Every value of {facts.param} has one seed: the spread between seeds is unknown, so no interval, no t and "
-            "no verdict. Repeat all values with at least five further seeds."
+            f"Every value of {facts.param} has one seed: the spread between seeds is unknown, so there is no "
+            "interval, no t and no verdict. Repeat all values with at least five more seeds."
         )
-    return f"Fewer than two values of {facts.param} have results that can be compared."
+    return f"Fewer than two values of {facts.param} have comparable results."
 
 
 def _out_of_reach(facts: Facts) -> str:
@@ -245,7 +248,8 @@ def _confounded(facts: Facts) -> str:
     names = ", ".join(facts.cells.confounded)
     are = "varies" if len(facts.cells.confounded) == 1 else "vary"
     return (
-        f"{names} also {are} between the values of {facts.param}: a difference cannot be laid to {facts.param} alone."
+        f"{names} also {are} between the values of {facts.param}: a difference cannot be attributed to "
+        f"{facts.param} alone."
     )
 
 
@@ -262,8 +266,8 @@ def _lucky(facts: Facts, top: int, lucky: tuple[int, float]) -> str:
     at, far = lucky
     away = f"{far:.0f} robust standard deviations above its other seeds" if math.isfinite(far) else "far above the rest"
     return (
-        f"{facts.param} = {number(facts.cells.values[top])} has the best mean because of seed {facts.cells.seeds[at]}, "
-        f"which lies {away}; without it the lead is gone. Not reliable."
+        f"{facts.param} = {number(facts.cells.values[top])} has the best mean because of seed "
+        f"{facts.cells.seeds[at]}, which lies {away}; without that seed the lead is gone. Not reliable."
     )
 
 

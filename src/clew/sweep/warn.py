@@ -63,7 +63,7 @@ def _also_varies(facts: Facts, runs: Runs) -> str:
         return ", ".join(f"{name} ({counts.get(name, 0)} values)" for name in names)
 
     if held.confounded:
-        return f"Also varies, and not in balance: {told(held.confounded)}. Its effect is mixed into this table."
+        return f"Also varies, unbalanced: {told(held.confounded)}. Its effect is mixed into this table."
     if held.crossed:
         left = f" {held.uncrossed} runs outside complete crossings are not counted." if held.uncrossed else ""
         return f"Also varies, but crossed with every value: {told(held.crossed)}. Cells are means over it.{left}"
@@ -90,19 +90,19 @@ def _seed_sets(facts: Facts) -> str:
     if len(sets) < 2:
         return ""
     if not facts.decided.paired:
-        return "The values share too few seeds to be paired: the test is the weaker one for separate samples."
+        return "The values share too few seeds to be paired: the weaker test for separate samples is used."
     shared = int((~facts.cells.missing).all(1).sum())
     return f"The values were not run with the same seeds: {shared} of {len(facts.cells.seeds)} seeds have every value."
 
 
 def _duplicates(facts: Facts) -> str:
     count = facts.cells.doubled
-    return f"{count} runs repeat the settings and the seed of another; of each set the newest counts." if count else ""
+    return f"{count} runs repeat the settings and the seed of another; the newest of each counts." if count else ""
 
 
 def _no_value(facts: Facts) -> str:
     count = facts.cells.unnamed
-    return f"{count} runs do not say their {facts.param} and are not in this table." if count else ""
+    return f"{count} runs do not report their {facts.param} and are left out of this table." if count else ""
 
 
 def _diverged(facts: Facts) -> str:
@@ -157,7 +157,10 @@ def _best_of_many(facts: Facts) -> str:
         return ""
     expected = expected_maximum(values) * spread / math.sqrt(max(seeds, 1))
     lead = facts.decided.rows[top].lead * (values - 1) / values
-    return f"Best of {values}: noise alone would put the best {number(expected)} above the mean; here {number(lead)}."
+    return (
+        f"Best of {values}: noise alone would put the best {number(expected)} above the mean; here it is "
+        f"{number(lead)} above."
+    )
 
 
 def _noise(table: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> float:
@@ -190,7 +193,7 @@ def _lucky(facts: Facts) -> str:
     middle = float(np.median(rest[np.isfinite(rest)]))
     return (
         f"Seed {facts.cells.seeds[found[0]]} carries the lead of {number(facts.cells.values[top])}: "
-        f"{number(float(own[found[0]]))} there, {number(middle)} in the middle of its other seeds."
+        f"{number(float(own[found[0]]))} there, with a median of {number(middle)} over its other seeds."
     )
 
 
@@ -220,9 +223,10 @@ def _spreads(facts: Facts) -> str:
     if not p <= DIFFERS or not spread[low] > 0 or spread[high] < RATIO * spread[low]:
         return ""
     return (
-        f"The values scatter differently over seeds: standard deviation {number(spread[high])} for "
-        f"{number(facts.cells.values[kept[high]])}, {number(spread[low])} for {number(facts.cells.values[kept[low]])} "
-        f"(Brown-Forsythe p {p:.1g}). Where noise is skewed as well, a lead may come from that: look at the seeds."
+        f"The values have different noise over seeds: standard deviation {number(spread[high])} for "
+        f"{number(facts.cells.values[kept[high]])}, {number(spread[low])} for "
+        f"{number(facts.cells.values[kept[low]])} (Brown-Forsythe p {p:.1g}). Where noise is skewed as well, "
+        "a lead may come from that: look at the seeds."
     )
 
 

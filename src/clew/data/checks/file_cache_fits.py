@@ -38,7 +38,7 @@ def look(held: Look) -> Iterator[Found]:
                 some = True
                 yield _judged(part, cache, source)
     if not some:
-        yield Found(Unclear("no file is named as a cache of another that was read"), 0)
+        yield Found(Unclear("no file looks like a cache of another file that was read"), 0)
 
 
 def is_cache(file: str) -> bool:
@@ -86,9 +86,9 @@ def _judged(part: Part, cache: list[Column], source: list[Column]) -> Found:
             if high < TOLD or low > 0.35 * high or certain(then[stripe.chosen]) < 6 or abs(fitted.alike) > 0.5:
                 continue
             says = (
-                f"In {spoken(part, cache[0], stripe.first, stripe.last)} stands what belongs to "
-                f"{source[0].file} {counted(abs(shift))} {'before' if shift > 0 else 'after'}: "
-                "the cache was made from rows in another order."
+                f"{spoken(part, cache[0], stripe.first, stripe.last)} hold what belongs to {source[0].file} "
+                f"{counted(abs(shift))} {('before' if shift > 0 else 'after')}: the cache was made from rows "
+                "in another order."
             )
             where = place(part, cache[0], stripe.first, stripe.last)._replace(column=None)
             gain = float((then - now)[stripe.chosen].sum())
@@ -98,7 +98,7 @@ def _judged(part: Part, cache: list[Column], source: list[Column]) -> Found:
         return best[1]
     if fitted.told[0] < 0.1 and certain(now) < 4:
         told = f"({fitted.told[0]:.2f} of 1)"
-        says = f"The rows of {cache[0].file} have nothing to do with those of {source[0].file} {told}."
+        says = f"The rows of {cache[0].file} are unrelated to those of {source[0].file} {told}."
         where = place(part, cache[0])._replace(column=None)
         return Found(Saw("unrelated", told=fitted.told[0]).at(where).saying(says), 3)
     return Found(Saw("fits", told=fitted.told[0]).saying(f"{cache[0].file} fits the rows of {source[0].file}."), 1)

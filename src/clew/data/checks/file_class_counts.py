@@ -34,7 +34,7 @@ def look(held: Look) -> Iterator[Found]:
             some = True
             yield found
     if not some:
-        yield Found(Unclear("no column is plainly a target of few classes"), 0)
+        yield Found(Unclear("no column is clearly a target with few classes"), 0)
 
 
 def _counted(family: Family) -> Iterator[Found]:
@@ -50,7 +50,7 @@ def _counted(family: Family) -> Iterator[Found]:
         name, share, there = lost
         says = (
             f"{column.name} {name} is {100 * share:.1f} % of the training rows in {column.file} "
-            f"({train[name]} of {total}) and {100 * there:.0f} % of the rows held out."
+            f"({train[name]} of {total}) and {100 * there:.0f} % of the held-out rows."
         )
         yield Found(Saw("lost", share=share, held_out=there, label=name).at(place(part, column)).saying(says), 3)
         return

@@ -45,9 +45,9 @@ def look(held: Look) -> Iterator[Found]:
             elif column.kind == "stream":
                 yield from _streams(family)
     if some:
-        yield Found(Saw("varied").saying("Every column varies in every file and stretch of rows."), 0.5)
+        yield Found(Saw("varied").saying("Every column varies in every file and range of rows."), 0.5)
     else:
-        yield Found(Unclear("no columns of values"), 0)
+        yield Found(Unclear("no columns of numbers"), 0)
 
 
 def _numbers(family: Family, name: str) -> Iterator[Found]:
@@ -199,8 +199,8 @@ def _streams(family: Family) -> Iterator[Found]:
     for value, part, column in told:
         if part.role != HELD and best > 0.2 and value < 0.1 * best:
             says = (
-                f"Neighbouring tokens of {column.file} tell nothing about each other ({value:.2f} nats, "
-                f"{best:.2f} in the other file): its text is in random order."
+                f"Neighbouring tokens of {column.file} carry no information about each other ({value:.2f} "
+                f"nats, {best:.2f} in the other file): its text is in random order."
             )
             yield Found(Saw("part_emptied", order=value).at(place(part, column)).saying(says), 4)
 

@@ -76,9 +76,9 @@ def _crosswise(family: Family, x: Array) -> Found | None:
         return None
     column = swap.part.columns[0]
     says = (
-        f"{sentence(spoken(swap.part, column, swap.first, swap.last))} look like those of {swap.other.file}, and the "
-        f"other way round: told apart crosswise they agree with {swap.told:.2f} of 1, as they stand with "
-        f"{swap.as_it_is:.2f}."
+        f"{sentence(spoken(swap.part, column, swap.first, swap.last))} look like those of {swap.other.file}, "
+        f"and the reverse: a model predicts them with score {swap.told:.2f} when they are swapped and "
+        f"{swap.as_it_is:.2f} as they are."
     )
     answer = Saw("chance_in_part", rows=swap.last - swap.first + 1, told=swap.as_it_is, elsewhere=swap.told)
     where = place(swap.part, column, swap.first, swap.last), place(swap.other, swap.other.columns[0])
@@ -118,7 +118,7 @@ def _judge(family: Family, aim: Column, told: list[tuple[str, Fit]]) -> Found:
             if fitted.told[0] >= 3 * TOLD:
                 sound = Found(
                     Saw("fits", told=fitted.told[0]).saying(
-                        f"The other columns tell {family.target} alike in all parts of the files."
+                        f"The other columns predict {family.target} equally well in all parts of the files."
                     ),
                     1,
                 )
@@ -130,14 +130,14 @@ def _judge(family: Family, aim: Column, told: list[tuple[str, Fit]]) -> Found:
         return max((found for _, found in faults), key=lambda found: found.weight)
     if sound is not None:
         return sound
-    return Found(Unclear(f"the columns tell too little about {family.target} ({best:.2f} of 1)"), 0)
+    return Found(Unclear(f"the columns predict {family.target} too poorly (score {best:.2f} of 1)"), 0)
 
 
 def _blamed(found: Found, file: str) -> Found:
     answer = found.answer
     if isinstance(answer, Saw):
         answer.at(*(at._replace(file=file, line=None, end_line=None, column=None) for at in answer.where))
-        answer.saying(f"{answer.says} They fit the rows of the other files: {file} is out of step.")
+        answer.saying(f"{answer.says} They fit the rows of the other files, so {file} is out of step.")
     return found
 
 
@@ -189,8 +189,9 @@ def slid(family: Family, aim: Column, fitted: Fit) -> Found | None:
     count = f"{counted(abs(shift))} {'further down' if shift > 0 else 'further up'}"
     there, here = float(fitted.score[shift][stripe.chosen].mean()), float(now[stripe.chosen].mean())
     says = (
-        f"In {spoken(stripe.part, column, stripe.first, stripe.last)} the value of {column.title} that belongs to a "
-        f"row stands {count}: other columns tell it there with {there:.2f} of 1, and in its row with {here:.2f}."
+        f"In {spoken(stripe.part, column, stripe.first, stripe.last)} the value of {column.title} that "
+        f"belongs to a row is {count}: other columns predict it there with score {there:.2f}, and in its own "
+        f"row with {here:.2f}."
     )
     where = [place(stripe.part, column, stripe.first, stripe.last)]
     where += [place(part, part.column(aim.name) or aim) for part in _slid_too(family, fitted, shift, stripe.part)]
@@ -247,10 +248,10 @@ def chance(family: Family, aim: Column, fitted: Fit) -> Found | None:
     stripe = best[1]
     column = stripe.part.column(aim.name) or aim
     inside, outside = correlation(fitted, stripe.chosen), correlation(fitted, ~stripe.chosen)
-    what = "the file a row stands in does not fit it" if aim.name == FILE else f"nothing tells {column.title}"
+    what = "the file name of a row does not match the row" if aim.name == FILE else f"nothing tells {column.title}"
     says = (
-        f"In {spoken(stripe.part, column, stripe.first, stripe.last)} {what} (agreement {inside:.2f}), "
-        f"while the rest is told with {outside:.2f}."
+        f"In {spoken(stripe.part, column, stripe.first, stripe.last)} {what} (score {inside:.2f}), while the "
+        f"rest is predicted with {outside:.2f}."
     )
     answer = Saw("chance_in_part", rows=stripe.rows, told=inside, elsewhere=outside)
     return Found(answer.at(place(stripe.part, column, stripe.first, stripe.last)).saying(says), 3)
@@ -288,8 +289,8 @@ def noisy(family: Family, aim: Column, fitted: Fit) -> Found | None:
     part = family.training[0]
     column = part.column(aim.name) or aim
     says = (
-        f"{sentence(column.title)} of {column.file} is told with {inside:.2f} of 1, that of the rows held out with "
-        f"{outside:.2f}: many labels in {column.file} are not those of their rows."
+        f"Other columns predict {column.title} of {column.file} with score {inside:.2f} and that of the "
+        f"held-out rows with {outside:.2f}: many labels in {column.file} are not those of their rows."
     )
     return Found(Saw("noisy", told=inside, elsewhere=outside).at(place(part, column)).saying(says), 2)
 
@@ -313,10 +314,10 @@ def _flat(family: Family, aim: Column, fitted: Fit) -> Found | None:
     part = family.training[0] if family.training else family.parts[0]
     column = part.column(aim.name) or aim
     says = (
-        f"{100 * overall:.0f} % of the values of {column.title} in {column.file} contradict the other columns, and "
-        f"{100 * there:.0f} % do so in the rows that are plainest"
+        f"{100 * overall:.0f} % of the values of {column.title} in {column.file} contradict the other "
+        f"columns, and {100 * there:.0f} % do so in the easiest rows"
     )
-    says += ", for any other class alike: labels wrong at random look like this." if at_random else "."
+    says += ", with no preferred class: labels that are wrong at random look like this." if at_random else "."
     answer = Saw("noisy" if at_random else "contradicted", told=1 - overall, elsewhere=1 - there)
     return Found(answer.at(place(part, column)).saying(says), 2 if at_random else 1.5)
 

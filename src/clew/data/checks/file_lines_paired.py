@@ -54,7 +54,7 @@ def look(held: Look) -> Iterator[Found]:
     for members in kinds.values():
         yield from _judged(members)
     if not kinds:
-        yield Found(Unclear("no two files of lines were read beside each other"), 0)
+        yield Found(Unclear("no two files were read line by line together"), 0)
 
 
 def lines_of(path: str) -> Lines | None:
@@ -117,16 +117,17 @@ def _judged(members: list[tuple[Pair, Lines, Lines]]) -> Iterator[Found]:
     even = [pair for pair, one, other in members if one.counts & other.counts]
     uneven = [held for held in members if held[0] not in even]
     if len(uneven) > max(2, len(even)) or (uneven and not even and not uneven[0][0].plain):
-        yield Found(Unclear("files with matching names do not have a line for each line of the other"), 0)
+        yield Found(Unclear("files with matching names have different numbers of lines"), 0)
         return
     for pair, one, other in uneven:
         more, fewer = max(len(one.held), len(other.held)), min(len(one.held), len(other.held))
         if more - fewer > (APART if pair.plain else APART_LANGUAGES) * more:
             continue
-        beside = f", while {even[0].inputs[1]} and {even[0].labels[1]} have as many as each other" if even else ""
+        beside = f", while {even[0].inputs[1]} and {even[0].labels[1]} have equally many" if even else ""
         says = (
-            f"{pair.labels[1]} has {len(other.held)} lines and {pair.inputs[1]} has {len(one.held)}{beside}: read side "
-            f"by side, the lines are out of step from the first that one of them lacks ({counted(more - fewer)})."
+            f"{pair.labels[1]} has {len(other.held)} lines and {pair.inputs[1]} has {len(one.held)}{beside}: "
+            "read side by side, they are out of step from the first missing line on "
+            f"({counted(more - fewer)})."
         )
         answer = Saw("uneven", labels=len(other.held), inputs=len(one.held))
         yield Found(answer.at(Place(file=pair.labels[1]), Place(file=pair.inputs[1])).saying(says), 3)

@@ -33,7 +33,7 @@ def look(held: Look) -> Iterator[Found]:
                     some = True
                     yield from _bad(part, column)
     if some:
-        yield Found(Saw("complete").saying("Every number in the files is there and finite."), 0.5)
+        yield Found(Saw("complete").saying("Every number in the files is present and finite."), 0.5)
     else:
         yield Found(Unclear("no columns of numbers"), 0)
 
@@ -69,7 +69,7 @@ def _stand_in(part: Part, column: Column) -> Iterator[Found]:
             what = sentence(column.title)
             says = (
                 f"{what} is {value:g} in {counted(len(rows))} of {column.file}, from row {first} on, and "
-                f"{low:g} to {high:g} in all others: it seems to stand for a missing value."
+                f"{low:g} to {high:g} in all others: it seems to mark a missing value."
             )
             answer = Saw("stand_in", rows=len(rows), value=value)
             yield Found(answer.at(place(part, column, first, last)).saying(says), 1.5)

@@ -48,7 +48,7 @@ def look(held: Look) -> Iterator[Found]:
             some = True
             yield found
     if some:
-        yield Found(Saw("apart").saying("No more rows are equal than chance makes equal."), 0.5)
+        yield Found(Saw("apart").saying("No more rows are duplicates than chance explains."), 0.5)
     else:
         yield Found(Unclear("no tables were read"), 0)
 
@@ -62,8 +62,8 @@ def _listed(path: str, shown: str) -> Iterator[Found]:
         share = pair.shared / pair.of
         if pair.shared >= FEWEST and share >= LEAST:
             says = (
-                f"{pair.shared} of {pair.of} entries that {shown} lists under {pair.held!r} also stand under "
-                f"{pair.trained!r}, {pair.first} for one."
+                f"{pair.shared} of {pair.of} entries that {shown} lists under {pair.held!r} are also listed "
+                f"under {pair.trained!r}, for example {pair.first}."
             )
             where = Place(file=shown, column=pair.trained)
             yield Found(Saw("copied", rows=pair.shared, share=share).at(where).saying(says), 5)
@@ -121,7 +121,7 @@ def _shared(part: Part, other: Part, shared: Array, mine: list[int], theirs: lis
     here = np.flatnonzero(shared)
     column, held = part.columns[0], other.columns[0]
     says = (
-        f"{len(here)} of {part.rows} rows of {column.file} also stand in {held.file}: "
+        f"{len(here)} of {part.rows} rows of {column.file} are also in {held.file}: "
         f"{spoken(part, column, int(here[0]), int(here[-1]))}, {spoken(other, held, there[0], there[-1])}."
     )
     where = (
@@ -146,7 +146,7 @@ def _within(family: Family, rows: list[list[int]]) -> Iterator[Found]:
         apart = split_of(part)
         steady = Counter(_distances(held)).most_common(1)[0][0]
         column = part.columns[0]
-        says = f"{again} of {len(held)} rows of {column.file} are copies of another one, usually {counted(steady)} away"
+        says = f"{again} of {len(held)} rows of {column.file} are copies of another row, usually {counted(steady)} away"
         if apart is None:
             says += "; a random split puts them on both sides."
         else:
@@ -174,7 +174,7 @@ def _windows(family: Family) -> Iterator[Found]:
         count = len(held) // WINDOW
         again = _repeats(held)
         if again > 0.5:
-            says = f"{100 * again:.0f} % of the stretches of {WINDOW} tokens in {column.file} have stood there before."
+            says = f"{100 * again:.0f} % of the {WINDOW}-token sequences in {column.file} occurred in it before."
             yield Found(Saw("repeated", share=again).at(place(part, column)).saying(says), 3)
         seen[part.role] = {held[at : at + WINDOW].tobytes() for at in range(len(held) - WINDOW)} if count else set()
     for part in family.named(HELD):
@@ -184,7 +184,7 @@ def _windows(family: Family) -> Iterator[Found]:
         starts = range(0, len(held) - WINDOW, WINDOW)
         share = sum(held[at : at + WINDOW].tobytes() in known for at in starts) / max(1, len(starts))
         if share > 0.2:
-            says = f"{100 * share:.0f} % of the stretches of {WINDOW} tokens in {column.file} also stand in training."
+            says = f"{100 * share:.0f} % of the {WINDOW}-token sequences in {column.file} also occur in training."
             yield Found(Saw("copied", share=share).at(place(part, column)).saying(says), 3)
 
 

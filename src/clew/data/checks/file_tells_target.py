@@ -57,9 +57,9 @@ def look(held: Look) -> Iterator[Found]:
         for part in family.parts:
             yield from _future(family._replace(parts=(part,)))
     if some:
-        yield Found(Saw("hidden").saying("No column gives the target away by itself."), 0.5)
+        yield Found(Saw("hidden").saying("No single column gives the target away."), 0.5)
     else:
-        yield Found(Unclear("it is not plain which column is the target"), 0)
+        yield Found(Unclear("it is not clear which column is the target"), 0)
 
 
 def _told(family: Family) -> Iterator[Found]:
@@ -89,8 +89,8 @@ def _told(family: Family) -> Iterator[Found]:
     column = part.column(source)
     assert column is not None
     what = column.title if name == source else f"the {name.partition(': ')[2]} of {column.title}"
-    says = f"{sentence(what)} of {column.file} alone tells {family.target} with {scores[name]:.3f} of 1"
-    says += f"; all other columns together tell it with {rest:.2f}." if rest is not None else "."
+    says = f"{sentence(what)} of {column.file} alone predicts {family.target} with score {scores[name]:.3f} of 1"
+    says += f"; all other columns together reach {rest:.2f}." if rest is not None else "."
     where = [place(each, each.column(source) or column) for each in family.parts]
     outcome = "told" if source in family.used or column.kind == "text" else "may_tell"
     yield Found(Saw(outcome, told=scores[name], rest=rest if rest is not None else 0.0).at(*where).saying(says), 3)
@@ -120,8 +120,9 @@ def _afterwards(family: Family, used: list[Column], columns: tuple[Column, ...],
         if 1 - own > BEYOND * (1 - rest):
             continue
         says = (
-            f"{sentence(column.title)} of {column.file}, which by its name comes about with the outcome, alone puts "
-            f"the rows of {aim.name} in order with {own:.2f} of 1; all other columns together do so with {rest:.2f}."
+            f"{sentence(column.title)} of {column.file}, which by its name is known only after the outcome, "
+            f"alone ranks the rows of {aim.name} with score {own:.2f} of 1; all other columns together reach "
+            f"{rest:.2f}."
         )
         where = [place(part, part.column(column.name) or column) for part in family.parts]
         yield Found(Saw("afterwards", told=own, rest=rest).at(*where).saying(says), 2)

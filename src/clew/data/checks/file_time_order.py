@@ -45,14 +45,14 @@ def _ordered(part: Part) -> Found:
     if not numbers:
         return Found(Unclear("no numbers beside the dates"), 0)
     if len(np.unique(time.values)) < 0.9 * part.rows:
-        return Found(Unclear("many rows have the same date, as where several series follow each other"), 0)
+        return Found(Unclear("many rows share a date, as where several series follow each other"), 0)
     order = np.argsort(time.values, kind="stable")
     best = max(numbers, key=lambda column: follows(column.values))
     stored, dated = follows(best.values), follows(best.values[order])
     if stored > 0.5 and dated < 0.3 * stored:
         says = (
-            f"{best.name} runs smoothly in the order of {time.file} ({stored:.2f}), not in that of column {time.name} "
-            f"({dated:.2f}): the dates stand at other rows than their own."
+            f"{best.name} is smooth in the order of {time.file} ({stored:.2f}) and not in that of column "
+            f"{time.name} ({dated:.2f}): the dates belong to other rows."
         )
         return Found(Saw("scattered", stored=stored, dated=dated).at(place(part, time)).saying(says), 4)
-    return Found(Saw("in_order", stored=stored, dated=dated).saying(f"{time.file} fits the order of its dates."), 0.5)
+    return Found(Saw("in_order", stored=stored, dated=dated).saying(f"{time.file} is in the order of its dates."), 0.5)

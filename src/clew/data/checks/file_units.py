@@ -37,23 +37,23 @@ FACTORS = (
     60.0, 100.0, 255.0, 256.0, 453.59, 1000.0, 1024.0, 3600.0, 1e4, 65535.0, 1e5, 1e6,
 )  # fmt: skip
 DEGREES = (
-    (1.8, 32.0, "degrees Fahrenheit for Celsius"),
-    (5 / 9, -160 / 9, "degrees Celsius for Fahrenheit"),
-    (1.0, 273.15, "kelvin for degrees Celsius"),
-    (1.0, -273.15, "degrees Celsius for kelvin"),
+    (1.8, 32.0, "in degrees Fahrenheit instead of Celsius"),
+    (5 / 9, -160 / 9, "in degrees Celsius instead of Fahrenheit"),
+    (1.0, 273.15, "in kelvin instead of degrees Celsius"),
+    (1.0, -273.15, "in degrees Celsius instead of kelvin"),
 )
 ODD = 0.9
 CHANNELS = 32
 WEATHER = 60.0
 """Degrees Celsius beyond which numbers are not taken for temperatures."""
 PIXELS = (
-    (-1.0, 255.0, "255 less the value"),
-    (-1.0, 1.0, "1 less the value"),
+    (-1.0, 255.0, "255 minus the value"),
+    (-1.0, 1.0, "1 minus the value"),
     (-1.0, 0.0, "the opposite sign"),
-    (2.0, -1.0, "-1 to 1 for 0 to 1"),
-    (0.5, 0.5, "0 to 1 for -1 to 1"),
-    (2 / 255, -1.0, "-1 to 1 for 0 to 255"),
-    (127.5, 127.5, "0 to 255 for -1 to 1"),
+    (2.0, -1.0, "-1 to 1 instead of 0 to 1"),
+    (0.5, 0.5, "0 to 1 instead of -1 to 1"),
+    (2 / 255, -1.0, "-1 to 1 instead of 0 to 255"),
+    (127.5, 127.5, "0 to 255 instead of -1 to 1"),
 )
 
 
@@ -413,9 +413,9 @@ def _found(family: Family, part: Part, name: str, rows: tuple[int, int] | None, 
     else:
         outcome = "other_in_target" if name == family.target and family.sure else "other_in_part"
     if rows is None:
-        says = f"{sentence(what)} of {column.file} is {_is(change)}, against the other files."
+        says = f"{sentence(what)} of {column.file} is {_is(change)}, compared with the other files."
         return Found(Saw(outcome, change=change).at(place(part, column)).saying(says), 3)
-    says = f"In {spoken(part, column, *rows)} {what} is {_is(change)}, against the other rows."
+    says = f"In {spoken(part, column, *rows)} {what} is {_is(change)}, compared with the other rows."
     return Found(Saw(outcome, change=change, rows=rows[1] - rows[0] + 1).at(place(part, column, *rows)).saying(says), 3)
 
 
@@ -451,7 +451,7 @@ def _vocabulary(part: Part, column: Column, known: list[Column]) -> Iterator[Fou
     folded = {word.lower() for word in vocabulary}
     case = sum(word.lower() not in folded for word in mine) / len(mine) < 0.3 * unknown
     says = f"{100 * unknown:.0f} % of the words in {column.title} of {column.file} do not occur in training"
-    says += "; they do with small letters." if case else "."
+    says += "; they do in lower case." if case else "."
     answer = Saw("other_in_validation", unknown_words=unknown, change="capitals" if case else "other words")
     yield Found(answer.at(place(part, column)).saying(says), 3)
 
@@ -461,5 +461,5 @@ def _tokens(part: Part, column: Column, known: Column) -> Iterator[Found]:
     shares = [np.bincount(held.values, minlength=size) / len(held.values) for held in (column, known)]
     apart = 0.5 * float(np.abs(shares[0] - shares[1]).sum())
     if apart > 0.5:
-        says = f"Tokens are distributed otherwise in {column.file} than in {known.file} ({apart:.2f} of 1 apart)."
+        says = f"Tokens are distributed differently in {column.file} and {known.file} (total variation {apart:.2f})."
         yield Found(Saw("other_in_validation", apart=apart).at(place(part, column)).saying(says), 3)
