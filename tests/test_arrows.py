@@ -14,7 +14,7 @@ case  archive                                              what keeps and weighs
   |
 knowledge  <-- built from -- evidence                      what is known
   |
-records  errors                                            what all exchange
+records  errors  reading                                   what all exchange
 """
 
 import ast
@@ -25,7 +25,7 @@ import clew
 
 SOURCE = Path(clew.__file__).parent
 LEVELS = [
-    ["clew", "errors", "home"],
+    ["clew", "errors", "home", "reading"],
     ["records"],
     ["evidence"],
     ["knowledge"],
@@ -44,6 +44,7 @@ LIGHT_PARTS = {
     "clew",
     "errors",
     "home",
+    "reading",
     "records",
     "archive",
     "symptoms",

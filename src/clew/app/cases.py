@@ -9,6 +9,7 @@ from clew.case.weigh import on_scale
 from clew.errors import ClewError, did_you_mean
 from clew.knowledge.base import load
 from clew.knowledge.model import Knowledge, Test
+from clew.reading import whole
 from clew.records.case import PARTS, Case
 from clew.records.clue import UNCLEAR, Clue, Value
 from clew.records.place import Place
@@ -219,8 +220,7 @@ def code_digest(path: str) -> str:
     import hashlib
 
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        content = whole(path)
     except OSError as error:
         raise ClewError(f"cannot read {path}: {error.strerror}.") from error
     if path.endswith(".py"):

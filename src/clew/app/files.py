@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 from clew.archive.model import Run
+from clew.reading import opened, text, whole
 from clew.records import exact
 from clew.records.place import Place
 from clew.report.run_page import DataFile
@@ -22,8 +23,7 @@ def data_files(held: Run) -> tuple[DataFile, ...]:
     found: dict[str, DataFile] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(held.folder), "files-*.json"))):
         try:
-            with open(path, encoding="ascii") as file:
-                rows = exact.loads(file.read())
+            rows = exact.loads(text(path, encoding="ascii"))
         except (OSError, ValueError):
             continue  # a process that was killed while it wrote; the others have theirs
         for row in rows:
@@ -54,10 +54,9 @@ def contents(path: str, size: int) -> str:
         if ending == ".npy":
             return _shape(path)
         if ending in TABLES + LINES and size <= LARGEST:
-            with open(path, "rb") as file:
-                text = file.read()
-            count = text.count(b"\n") + (bool(text) and not text.endswith(b"\n"))
-            headed = ending in TABLES and any(sign in LETTERS for sign in text.partition(b"\n")[0].lower())
+            held = whole(path, LARGEST)
+            count = held.count(b"\n") + (bool(held) and not held.endswith(b"\n"))
+            headed = ending in TABLES and any(sign in LETTERS for sign in held.partition(b"\n")[0].lower())
             return f"{count - headed:,} rows" if ending in TABLES else f"{count:,} lines"
     except (OSError, ValueError):
         return ""
@@ -68,7 +67,7 @@ def _shape(path: str) -> str:
     """From the header of a .npy file, without numpy."""
     import re
 
-    with open(path, "rb") as file:
+    with opened(path) as file:
         head = file.read(HEADER)
     found = re.search(rb"'shape': \(([0-9, ]+)\)", head) if head.startswith(b"\x93NUMPY") else None
     return " x ".join(f"{int(side):,}" for side in found[1].split(b",") if side.strip()) if found else ""

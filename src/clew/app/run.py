@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from clew import reading
 from clew.app.curves import curve_clues
 from clew.app.domain import domain_seen
 from clew.app.examine import NONE, Exams, captures, examine, forget
@@ -239,8 +240,8 @@ def troubles(folder: str) -> tuple[str, ...]:
     lines: dict[str, None] = {}
     for name in sorted(os.listdir(folder)):
         if name.startswith("trouble-"):
-            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-                lines.update(dict.fromkeys(line.strip() for line in file if line.strip()))
+            held = reading.text(os.path.join(folder, name)).splitlines()
+            lines.update(dict.fromkeys(line.strip() for line in held if line.strip()))
     return tuple(lines)
 
 
@@ -256,8 +257,7 @@ def page(done: Done) -> str:
 def source(name: str) -> list[str] | None:
     """The lines of a source file, None when it cannot be read."""
     try:
-        with open(name, encoding="utf-8", errors="replace") as file:
-            return file.read().splitlines()
+        return reading.text(name).splitlines()
     except OSError:
         return None
 

@@ -14,6 +14,7 @@ from typing import Any
 from clew.app.source_clues import holding
 from clew.archive.model import Run
 from clew.observe.places import is_users
+from clew.reading import text
 from clew.records import exact
 from clew.records.clue import Clue
 from clew.records.place import Place
@@ -164,8 +165,7 @@ def _rows(held: Run) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for path in sorted(glob.glob(os.path.join(glob.escape(held.folder), "settings-*.json"))):
         try:
-            with open(path, encoding="ascii") as file:
-                rows += exact.loads(file.read())
+            rows += exact.loads(text(path, encoding="ascii"))
         except (OSError, ValueError):
             continue
     return rows
@@ -203,9 +203,6 @@ def _of_a_library(path: str) -> bool:
 
 def _lines(path: str) -> list[str]:
     try:
-        if os.path.getsize(path) > LARGEST:
-            return []
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().splitlines()
+        return text(path, LARGEST).splitlines()
     except OSError:
         return []

@@ -15,6 +15,7 @@ from clew.knowledge.model import Knowledge
 from clew.lint.files import Settings, settings
 from clew.lint.model import CONFIDENCES, Finding
 from clew.lint.run import run
+from clew.reading import whole
 from clew.records.clue import Clue
 from clew.records.place import Place
 
@@ -54,8 +55,7 @@ def took_part(finding: Finding, ran: Collection[tuple[str, int]]) -> bool:
 def holding(path: str, line: int) -> int | None:
     """The first line of the innermost function around a line, with its decorators."""
     try:
-        with open(path, encoding="utf-8") as file:
-            tree = ast.parse(file.read())
+        tree = ast.parse(whole(path))
     except (OSError, ValueError, SyntaxError):
         return None
     around = [

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from clew.archive import code, metrics, runs
 from clew.archive.model import DIFF, Record, Run, SourceFile
 from clew.errors import ClewError
+from clew.reading import whole
 
 LONGEST = 20_000
 """Lines of a file up to which a line-by-line difference is worked out: the effort grows with their product."""
@@ -105,10 +106,9 @@ def _machine(record: Record) -> dict[str, str]:
 def _git(record: Record) -> dict[str, str]:
     held = record.git
     try:
-        with open(record.run.path(DIFF), "rb") as file:
-            import hashlib
+        import hashlib
 
-            changes = f"digest {hashlib.sha256(file.read()).hexdigest()[:12]}"
+        changes = f"digest {hashlib.sha256(whole(record.run.path(DIFF))).hexdigest()[:12]}"
     except OSError:
         changes = "none"
     table = {"commit": held.commit, "branch": held.branch, "uncommitted": changes if held.dirty else "none"}

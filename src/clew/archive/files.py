@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from clew.errors import ClewError
+from clew.reading import opened, whole
 from clew.records import exact
 
 SCHEMA = "clew/1"
 NEWEST = 1
 BLOCK = 1 << 19
 LONGEST = 64 << 20
+LARGEST = 256 << 20
 _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 _count = 0
 
@@ -40,8 +42,7 @@ def write_table(path: str, table: dict[str, Any]) -> None:
 
 def read_bytes(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return whole(path, LARGEST)
     except OSError as error:
         raise ClewError(f"cannot read {path}: {error.strerror}.") from error
 
@@ -108,7 +109,7 @@ class Damage:
 def blocks(path: str, damage: Damage) -> Iterator[list[bytes]]:
     """The whole lines of a file, some megabytes at a time. A file that is not there has none."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             yield from _blocks(file, damage)
     except FileNotFoundError:
         return

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import zipfile
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from clew.data.model import HELD
 from clew.data.parts import HELD_WORDS, TRAIN_WORDS, role_of, words
+from clew.data.read import array_head, array_rows, npz_members
+from clew.reading import opened, whole
 
 FEWEST = 20
 MOST_BYTES = 1 << 25
@@ -55,15 +54,14 @@ def pairs(path: str) -> Iterator[Pair]:
 
 def _read(path: str) -> Iterator[dict[str, Sequence[Any]]]:
     ending = os.path.splitext(path)[1].lower()
-    if ending not in (".json", ".npz") or os.path.getsize(path) > MOST_BYTES:
-        return
     if ending == ".json":
-        with open(path, encoding="utf-8") as file:
-            yield from _groups(json.load(file), DEPTH)
-    elif zipfile.is_zipfile(path):
-        with np.load(path, allow_pickle=False) as held:
-            names = [name for name in held.files if role_of(name)]
-            yield from _groups({name: held[name].tolist() for name in names if held[name].ndim == 1}, 1)
+        yield from _groups(json.loads(whole(path, MOST_BYTES)), DEPTH)
+    elif ending == ".npz":
+        with opened(path) as file, npz_members(file) as parts:
+            heads = {name: (part, array_head(part)) for name, part in parts.items() if role_of(name)}
+            flat = {name: held for name, held in heads.items() if len(held[1].shape) == 1}
+            lists = {name: array_rows(part, head, head.shape[0]).tolist() for name, (part, head) in flat.items()}
+            yield from _groups(lists, 1)
 
 
 def _groups(value: Any, depth: int) -> Iterator[dict[str, Sequence[Any]]]:

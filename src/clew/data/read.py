@@ -6,18 +6,23 @@ CSV, TSV, JSON, JSON lines, lines of text, tagged words (CoNLL), `.npy`, `.npz`,
 
 from __future__ import annotations
 
+import io
 import math
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import IO, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from clew.data.model import Array, Column, Table
+from clew.reading import LONGEST, opened
 
 MOST_ROWS = 20_000
 MOST_BYTES = 64 << 20
-"""Of one file, as far as it is read; `.npy` is mapped and read in part."""
+"""Of one file, unpacked, as far as it is read."""
+MOST_MEMBERS = 200
 FEWEST = 8
 FEW = 64
 NARROW = 64
@@ -37,12 +42,15 @@ def read(path: str, shown: str) -> Table:
     ending = os.path.splitext(path)[1].lower()
     if ending not in READABLE:
         raise Unread(f"files that end in {ending or 'nothing'} are not read")
-    if os.path.getsize(path) > MOST_BYTES and ending in (".json", ".npz", ".parquet"):
-        raise Unread("it is too large to be read in passing")
     try:
-        table = _by_ending(path, shown, ending)
+        with opened(path) as file:
+            table = _by_ending(file, shown, ending)
     except Unread:
         raise
+    except MemoryError as error:
+        raise Unread("it takes more memory than a look may") from error
+    except OSError as error:
+        raise Unread(str(error.strerror or error)) from error
     except Exception as error:  # libraries raise whatever they like over a damaged file
         raise Unread(f"it cannot be read: {type(error).__name__}") from error
     if table.rows < FEWEST or not table.columns:
@@ -50,16 +58,16 @@ def read(path: str, shown: str) -> Table:
     return table
 
 
-def _by_ending(path: str, shown: str, ending: str) -> Table:
+def _by_ending(file: BinaryIO, shown: str, ending: str) -> Table:
     if ending in (".npy", ".npz"):
-        return _arrays(path, shown, ending)
+        return _arrays(file, shown, ending)
     if ending == ".bin":
-        return _stream(path, shown)
+        return _stream(file, shown)
     if ending == ".parquet":
-        return _parquet(path, shown)
+        return _parquet(file, shown)
     if ending == ".json":
-        return _json(path, shown)
-    lines, whole = _lines(path)
+        return _json(file, shown)
+    lines, whole = _lines(file)
     if ending in (".jsonl", ".ndjson"):
         import json
 
@@ -72,12 +80,14 @@ def _by_ending(path: str, shown: str, ending: str) -> Table:
     return _text(lines, shown, whole, ending == ".conll")
 
 
-def _lines(path: str) -> tuple[list[str], bool]:
+def _lines(file: BinaryIO) -> tuple[list[str], bool]:
     """Up to the most rows of a text file, and whether that is all of it."""
     found: list[str] = []
     size = 0
-    with open(path, encoding="utf-8", errors="replace", newline="") as file:
-        for line in file:
+    with io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="") as text:
+        while line := text.readline(LONGEST + 1):
+            if len(line) > LONGEST:
+                raise Unread(f"its line {len(found) + 1} is longer than {LONGEST >> 20} MiB")
             size += len(line)
             if len(found) > MOST_ROWS or size > MOST_BYTES:
                 return found, False
@@ -121,11 +131,13 @@ def _tagged(lines: list[str], shown: str, width: int, whole: bool) -> Table:
     return Table(shown, len(rows), tuple(columns), 0 if len(rows) < len(lines) else 1, whole)
 
 
-def _json(path: str, shown: str) -> Table:
+def _json(file: BinaryIO, shown: str) -> Table:
     import json
 
-    with open(path, encoding="utf-8") as file:
-        held = json.load(file)
+    data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise Unread(f"it is larger than {MOST_BYTES >> 20} MiB")
+    held = json.loads(data)
     if isinstance(held, dict):
         lists = {key: value for key, value in held.items() if isinstance(value, list)}
         if len(lists) == 1:
@@ -146,34 +158,87 @@ def _records(records: list[Any], shown: str, line: int, whole: bool) -> Table:
     return Table(shown, len(records), tuple(columns), line, whole)
 
 
-def _parquet(path: str, shown: str) -> Table:
+def _parquet(file: BinaryIO, shown: str) -> Table:
     try:
         import pyarrow.parquet
     except ImportError as error:
         raise Unread("pyarrow is not installed") from error
-    held = pyarrow.parquet.read_table(path).slice(0, MOST_ROWS)
+    with pyarrow.parquet.ParquetFile(file) as stored:
+        rows = size = 0
+        for number in range(stored.metadata.num_row_groups):
+            rows += stored.metadata.row_group(number).num_rows
+            size += stored.metadata.row_group(number).total_byte_size
+            if rows >= MOST_ROWS:
+                break
+        if size > MOST_BYTES:
+            raise Unread(f"its first {rows:,} rows unpack to {size >> 20} MiB")
+        total = stored.metadata.num_rows
+        batches, left = [], MOST_ROWS
+        for batch in stored.iter_batches(MOST_ROWS, use_threads=False):
+            batches.append(batch.slice(0, left))
+            left -= len(batches[-1])
+            if not left:
+                break
+        held = pyarrow.Table.from_batches(batches, stored.schema_arrow)
     columns = [column_of(shown, name, held[name].to_pylist()) for name in held.column_names]
-    return Table(shown, held.num_rows, tuple(columns))
+    return Table(shown, held.num_rows, tuple(columns), 0, total <= MOST_ROWS, total)
 
 
-def _arrays(path: str, shown: str, ending: str) -> Table:
-    if ending == ".npy":
-        held = {"": np.load(path, mmap_mode="r", allow_pickle=False)}
-    else:
-        with np.load(path, allow_pickle=False) as stored:
-            if {*stored.files} >= SPARSE:
-                raise Unread("it holds a sparse matrix, whose entries are no rows")
-            held = {key: stored[key] for key in stored.files}
-    held = {key: value for key, value in held.items() if value.ndim and value.dtype.kind in "fiubUS"}
-    if not held:
-        raise ValueError("no arrays of numbers")
-    counts = [len(value) for value in held.values()]
-    rows = max(set(counts), key=lambda count: (counts.count(count), count))
-    held = {key: value for key, value in held.items() if len(value) == rows}
-    wide = max(4 * value[:1].size for value in held.values())
-    some = max(FEWEST, min(rows, MOST_ROWS, MOST_BYTES // max(1, wide)))
-    columns = [column for key, value in held.items() for column in array_columns(shown, key, value[:some])]
-    return Table(shown, min(rows, some), tuple(columns), 0, rows <= some, rows)
+def _arrays(file: BinaryIO, shown: str, ending: str) -> Table:
+    """Only the rows that are looked at are unpacked, however many the header claims."""
+    with ExitStack() as stack:
+        parts = {"": file} if ending == ".npy" else stack.enter_context(npz_members(file))
+        if {*parts} >= SPARSE:
+            raise Unread("it holds a sparse matrix, whose entries are no rows")
+        heads = {key: array_head(part) for key, part in parts.items()}
+        heads = {key: head for key, head in heads.items() if head.shape and head.dtype.kind in "fiubUS"}
+        if not heads:
+            raise ValueError("no arrays of numbers")
+        counts = [head.shape[0] for head in heads.values()]
+        rows = max(set(counts), key=lambda count: (counts.count(count), count))
+        heads = {key: head for key, head in heads.items() if head.shape[0] == rows}
+        wide = max(
+            (head.dtype.itemsize if head.dtype.kind in "US" else 4) * math.prod(head.shape[1:])
+            for head in heads.values()
+        )
+        some = min(rows, MOST_ROWS, max(FEWEST, MOST_BYTES // max(1, wide)))
+        held = {key: array_rows(parts[key], head, some) for key, head in heads.items()}
+    columns = [column for key, value in held.items() for column in array_columns(shown, key, value)]
+    return Table(shown, some, tuple(columns), 0, rows <= some, rows)
+
+
+@contextmanager
+def npz_members(file: BinaryIO) -> Iterator[dict[str, IO[bytes]]]:
+    with zipfile.ZipFile(file) as stored, ExitStack() as stack:
+        names = [name for name in stored.namelist() if name.endswith(".npy")]
+        if len(names) > MOST_MEMBERS:
+            raise Unread(f"it holds {len(names)} arrays")
+        yield {name.removesuffix(".npy"): stack.enter_context(stored.open(name)) for name in names}
+
+
+class Head(NamedTuple):
+    shape: tuple[int, ...]
+    by_column: bool
+    dtype: Any
+
+
+def array_head(stream: IO[bytes]) -> Head:
+    version = np.lib.format.read_magic(stream)
+    read_head = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return Head(*read_head(stream))
+
+
+def array_rows(stream: IO[bytes], head: Head, rows: int) -> Array:
+    """The first rows of an array whose header was read."""
+    each = math.prod(head.shape[1:])
+    count = head.shape[0] * each if head.by_column and each > 1 else rows * each
+    size = count * head.dtype.itemsize
+    if size > 2 * MOST_BYTES:
+        raise Unread(f"an array of it takes {size >> 20} MiB")
+    flat = np.frombuffer(stream.read(size), head.dtype, count)
+    if head.by_column:
+        return flat.reshape((count // max(1, each), *head.shape[1:]), order="F")[:rows]
+    return flat.reshape(rows, *head.shape[1:])
 
 
 def array_columns(shown: str, key: str, value: Array) -> list[Column]:
@@ -186,10 +251,10 @@ def array_columns(shown: str, key: str, value: Array) -> list[Column]:
     return [Column(shown, key, "array", np.array(value, np.float32))]
 
 
-def _stream(path: str, shown: str) -> Table:
+def _stream(file: BinaryIO, shown: str) -> Table:
     """Two bytes per token, as programs that train language models keep them."""
-    held = np.fromfile(path, dtype=np.uint16, count=MOST_BYTES // 8)
-    if os.path.getsize(path) % 2 or len(held) < 1000 or len(np.unique(held)) > min(len(held) // 8, 60_000):
+    held = np.fromfile(file, dtype=np.uint16, count=MOST_BYTES // 8)
+    if os.fstat(file.fileno()).st_size % 2 or len(held) < 1000 or len(np.unique(held)) > min(len(held) // 8, 60_000):
         raise ValueError("no 16-bit tokens")
     return Table(shown, len(held), (Column(shown, "", "stream", held.astype(np.int64)),))
 

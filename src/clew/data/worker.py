@@ -18,16 +18,22 @@ from clew.data.beside import holds_lines, pairs
 from clew.data.look import answers, tables
 from clew.data.read import READABLE
 from clew.knowledge.base import load
+from clew.reading import limit_memory, text, whole
 from clew.records import exact
 from clew.records.clue import Saw, Unclear
 
 SETTINGS = (".toml", ".yaml", ".yml", ".json", ".cfg", ".ini")
 MOST_SETTINGS = 100_000
 """Bytes of a file of settings, which may name the target or the inputs."""
+MOST_SOURCE = 1 << 22
+MOST_MEMORY = 700 << 20
+"""Bytes, beside what Python and numpy take."""
 
 
 def main(folder: str, budget: float) -> int:
     warnings.simplefilter("ignore")
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # the others reserve more than they use
+    limit_memory(MOST_MEMORY)
     until = time.process_time() + budget  # not by the clock: on a busy machine the same files must show the same
     knowledge = load()
     files = read_files(folder)
@@ -50,8 +56,7 @@ def read_files(folder: str) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "files-*.json"))):
         try:
-            with open(path, encoding="ascii") as file:
-                rows = exact.loads(file.read())
+            rows = exact.loads(text(path, encoding="ascii"))
         except (OSError, ValueError):
             continue
         for row in rows:
@@ -80,16 +85,13 @@ def sources(folder: str) -> list[str]:
     """The user's sources that were imported, and the settings that lie beside them."""
     paths: dict[str, None] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "sources-*"))):
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            paths.update(dict.fromkeys(line.rstrip("\n") for line in file))
+        paths.update(dict.fromkeys(whole(path).decode("utf-8", "surrogateescape").split("\n")[:-1]))
     beside = {os.path.dirname(path) for path in paths}
     settings = [os.path.join(at, name) for at in sorted(beside) for name in _names(at) if name.endswith(SETTINGS)]
     found = []
     for path in [*paths, *settings[:50]]:
         try:
-            if os.path.getsize(path) <= MOST_SETTINGS or path.endswith(".py"):
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    found.append(file.read())
+            found.append(text(path, MOST_SOURCE if path.endswith(".py") else MOST_SETTINGS))
         except OSError:
             continue
     return found

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from clew.errors import ClewError, did_you_mean
 from clew.lint.model import CONFIDENCES
+from clew.reading import whole
 
 SKIPPED = frozenset(
     "__pycache__ node_modules site-packages dist-packages build dist .git .hg .svn .tox .nox .venv venv env "
@@ -89,8 +90,7 @@ def settings(start: str) -> tuple[Settings, str]:
 
 
 def from_toml(path: str) -> Settings:
-    with open(path, "rb") as file:
-        data = file.read()
+    data = whole(path)
     if b"clew" not in data:
         return Settings()
     import tomllib

@@ -3,8 +3,10 @@
 import ast
 from typing import Any, NamedTuple
 
+from clew.reading import whole
+
 # Files larger than this are generated; reading one takes longer than the whole project around it.
-MOST_BYTES = 4_000_000
+MOST_BYTES = 4 << 20
 LIBRARIES = (
     b"torch",
     b"jax",
@@ -47,13 +49,9 @@ def concerns(data: bytes) -> bool:
 
 def read_bytes(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        return whole(path, MOST_BYTES)
     except OSError as error:
         raise Unreadable(error.strerror or "it cannot be opened") from None
-    if len(data) > MOST_BYTES:
-        raise Unreadable(f"it is larger than {MOST_BYTES // 1_000_000} MB")
-    return data
 
 
 def read(path: str, data: bytes) -> Source:

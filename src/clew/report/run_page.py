@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from clew import reading
 from clew.case.verdict import unusual
 from clew.evidence.words import word
 from clew.knowledge.model import Test
@@ -167,11 +168,10 @@ def _others(places: tuple[Place, ...]) -> list[Place]:
 
 def _quote(place: Place, page: Page) -> None:
     """The source line itself, underlined."""
-    if place.file is None or place.line is None or not os.path.isfile(place.file):
+    if place.file is None or place.line is None:
         return
     try:
-        with open(place.file, encoding="utf-8", errors="replace") as file:
-            lines = file.read().splitlines()
+        lines = reading.text(place.file).splitlines()
     except OSError:
         return
     if 1 <= place.line <= len(lines):

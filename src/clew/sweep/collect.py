@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from clew.errors import ClewError
+from clew.reading import opened
 from clew.sweep import cache, collect_folders, collect_mlflow, collect_mlflow_server, collect_wandb, collect_wandb_api
 from clew.sweep.archive import is_archive
 from clew.sweep.points import Found, Look, Points
@@ -107,7 +108,7 @@ def _read(source: str, kind: str, look: Look, remarks: list[str]) -> Iterator[Fo
 def _scalars(path: str, points: Points, stated: collect_folders.Stated) -> list[str]:
     """Every scalar of an event file; what is damaged costs itself and a sentence."""
     remarks, damaged = [], 0
-    with open(path, "rb") as file:
+    with opened(path) as file:
         try:
             for record in records(file):
                 try:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from clew.reading import text
 from clew.sweep.points import Found, Look, Points
 from clew.sweep.table import cell
 
@@ -47,11 +48,10 @@ def settings_in(name: str) -> dict[str, object]:
 def _hparams(folder: str) -> dict[str, object]:
     found: dict[str, object] = {}
     try:
-        with open(os.path.join(folder, "hparams.yaml"), encoding="utf-8", errors="replace") as file:
-            for line in file:
-                name, sign, value = line.strip().partition(": ")
-                if sign and not line.startswith((" ", "#", "-")):
-                    found[name] = cell(value.strip("'\""))
+        for line in text(os.path.join(folder, "hparams.yaml")).splitlines():
+            name, sign, value = line.strip().partition(": ")
+            if sign and not line.startswith((" ", "#", "-")):
+                found[name] = cell(value.strip("'\""))
     except OSError:
         return found
     return found

@@ -12,6 +12,7 @@ from contextlib import closing
 from typing import Any
 
 from clew.errors import ClewError
+from clew.reading import opened, text
 from clew.sweep.points import Found, Look, Points
 
 LARGEST = 1.7976931348623157e308
@@ -28,7 +29,7 @@ def is_store(path: str) -> bool:
 
 def _is_sqlite(path: str) -> bool:
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             return file.read(16) == b"SQLite format 3\0"
     except OSError:
         return False
@@ -95,11 +96,10 @@ def _yaml(path: str) -> dict[str, str]:
     """The flat `name: value` lines that MLflow writes."""
     found = {}
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            for line in file:
-                name, sign, value = line.rstrip("\n").partition(":")
-                if sign and not name.startswith((" ", "-", "#")):
-                    found[name.strip()] = value.strip().strip("'\"")
+        for line in text(path).splitlines():
+            name, sign, value = line.partition(":")
+            if sign and not name.startswith((" ", "-", "#")):
+                found[name.strip()] = value.strip().strip("'\"")
     except OSError:
         return {}
     return found
@@ -131,17 +131,16 @@ def _folder(path: str, experiment: str, folder: str, updated: float) -> Found | 
 
 def _metric(path: str, name: str, points: Points) -> None:
     readings = []
-    with open(path, encoding="utf-8", errors="replace") as file:
-        for number, line in enumerate(file):
-            words = line.split()
-            # A line that is cut off has no step yet; a run that is being written may end in one.
-            if not line.endswith("\n") or not words:
-                continue
-            try:
-                step = int(words[2]) if len(words) > 2 else 0
-                readings.append((step, int(words[0]), float(words[1])))
-            except (ValueError, IndexError):
-                raise ValueError(f"line {number + 1} of its metric {name} is damaged") from None
+    # A line that is cut off has no step yet; a run that is being written may end in one.
+    for number, line in enumerate(text(path).split("\n")[:-1]):
+        words = line.split()
+        if not words:
+            continue
+        try:
+            step = int(words[2]) if len(words) > 2 else 0
+            readings.append((step, int(words[0]), float(words[1])))
+        except (ValueError, IndexError):
+            raise ValueError(f"line {number + 1} of its metric {name} is damaged") from None
     for step, _, value in sorted(readings, key=lambda one: one[:2]):
         points.add(name, step, value)
 
@@ -149,8 +148,7 @@ def _metric(path: str, name: str, points: Points) -> None:
 def _texts(folder: str) -> dict[str, str]:
     found = {}
     for item in _below(folder):
-        with open(os.path.join(folder, item), encoding="utf-8", errors="replace") as file:
-            found[item] = file.read()
+        found[item] = text(os.path.join(folder, item))
     return found
 
 

@@ -15,6 +15,7 @@ from contextlib import closing
 from mmap import ACCESS_READ, mmap
 from typing import Any, NamedTuple
 
+from clew.reading import opened
 from clew.sweep.points import Found, Look, Points
 from clew.sweep.table import flat
 
@@ -91,7 +92,7 @@ class Log(NamedTuple):
 
 def read_log(path: str, fields: Fields, remarks: list[str]) -> Log:
     """One file; `fields` takes a protocol buffer apart."""
-    with open(path, "rb") as file:
+    with opened(path) as file:
         if not is_log(file.read(4)):
             raise ValueError("it does not begin as a W&B log")
         with closing(mmap(file.fileno(), 0, access=ACCESS_READ)) as data:

@@ -6,6 +6,7 @@ import re
 import numpy as np
 
 from clew.archive.model import OUTPUT, at
+from clew.reading import opened
 from clew.sweep.archive import home_of
 from clew.sweep.cells import Runs
 
@@ -51,7 +52,7 @@ def log_of(runs: Runs, row: int) -> str | None:
 
 def _tail(path: str) -> str:
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             file.seek(max(0, os.path.getsize(path) - TAIL))
             return file.read().decode("utf-8", "replace")
     except OSError:

@@ -1,6 +1,7 @@
 """Reading tables of runs from CSV, Parquet, JSONL and JSON, block by block and without guessing silently."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from clew.errors import ClewError
+from clew.reading import lines, opened, whole
 from clew.sweep.table import Column, Table, column, encoded, flat, from_rows, is_id, of_numbers, stacked
 
 BLOCK = 1 << 23
@@ -52,12 +54,14 @@ def blocks(path: str, notes: list[str]) -> Iterator[Table]:
     if not os.path.exists(path):
         raise ClewError(f"there is no file {path}.")
     try:
-        if os.path.getsize(path) == 0:
-            raise ClewError(f"{path} is empty.")
-        with open(path, "rb") as file:
+        with opened(path) as file:
             head = file.read(1 << 16)
+            while not re.search(rb"[\r\n]", head) and len(head) < BLOCK and (more := file.read(1 << 20)):
+                head += more
     except OSError as error:
         raise ClewError(f"cannot read {path}: {error.strerror}.") from error
+    if not head:
+        raise ClewError(f"{path} is empty.")
     first = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if head[:4] == b"PAR1":
         made = _parquet(path)
@@ -241,12 +245,12 @@ def _jsonl(path: str, notes: list[str]) -> Iterator[Table]:
 
     rows: list[dict[str, Any]] = []
     count = bad = where = 0
-    with open(path, encoding="utf-8-sig", errors="replace") as file:
-        for index, line in enumerate(file):
-            if not line.strip():
+    with opened(path) as file:
+        for index, line in enumerate(lines(file, BLOCK)):
+            if line is not None and not line.strip():
                 continue
             try:
-                held = json.loads(line)
+                held = json.loads((line or b"").removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"))
             except (ValueError, RecursionError):
                 held = None
             if not isinstance(held, dict):
@@ -268,8 +272,9 @@ def _json(path: str) -> Iterator[Table]:
     import json
 
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            held = json.load(file)
+        held = json.loads(whole(path))
+    except OSError as error:
+        raise ClewError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
         raise ClewError(f"{path} is no JSON: {error}.") from error
     rows = held.get("runs") if isinstance(held, dict) else held

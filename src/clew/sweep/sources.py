@@ -3,6 +3,8 @@
 import ast
 import os
 
+from clew.reading import whole
+
 MOST = 2000
 
 
@@ -29,8 +31,7 @@ def _script(command: tuple[str, ...], cwd: str) -> str:
 
 def _imports(path: str) -> list[str]:
     try:
-        with open(path, "rb") as file:
-            tree = ast.parse(file.read())
+        tree = ast.parse(whole(path))
     except (OSError, SyntaxError, ValueError):
         return []
     names = []
@@ -75,8 +76,7 @@ def code_digest(paths: list[str], cwd: str) -> str:
     for path in sorted(paths):
         made.update(os.path.relpath(path, cwd).encode() + b"\0")
         try:
-            with open(path, "rb") as file:
-                made.update(hashlib.sha256(file.read()).digest())
+            made.update(hashlib.sha256(whole(path)).digest())
         except OSError:
             made.update(b"gone")
     return made.hexdigest()[:16]

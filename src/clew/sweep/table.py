@@ -19,6 +19,8 @@ MISSING = {"", "na", "n/a", "none", "null", "-", "<na>", "missing"}
 NOT_A_NUMBER = {"nan", "-nan", "crashed", "failed", "diverged", "crash", "error", "oom", "killed"}
 INFINITE = {"inf": math.inf, "+inf": math.inf, "infinity": math.inf, "-inf": -math.inf, "-infinity": -math.inf}
 IDS = {"run_id", "id", "run", "run_uuid", "trial_id", "uid"}
+FARTHEST = 1 << 1023
+"""Whole numbers from here on have no double, as 1e400 has none."""
 FEW = 10_000
 """Up to so many different numbers, each is kept as it is shown."""
 
@@ -69,7 +71,7 @@ class Table(NamedTuple):
 def cell(value: Any) -> Cell | None:
     """One value as it is compared: numbers as numbers, however they were written; None for nothing."""
     if value is None or isinstance(value, bool | int):
-        return value
+        return value if value is None or abs(value) < FARTHEST else math.copysign(math.inf, value)
     if isinstance(value, float):
         return _whole(value)
     if not isinstance(value, str):
@@ -209,7 +211,7 @@ def flat(row: dict[str, Any], lead: str = "") -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, value in row.items():
         if isinstance(value, dict) and set(value) == {"$float"}:
-            made[lead + name] = float(value["$float"])
+            made[lead + name] = str(value["$float"])
         elif isinstance(value, dict):
             made.update(flat(value, f"{lead}{name}."))
         else:

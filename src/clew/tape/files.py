@@ -15,6 +15,7 @@ import os
 from typing import Any
 
 from clew.errors import ClewError
+from clew.reading import text
 from clew.records import exact
 from clew.tape.model import Tape, from_json, to_json
 
@@ -55,8 +56,7 @@ def write_tensors(folder: str, name: str, tensors: dict[str, Any]) -> None:
 def read_tape(folder: str) -> Tape:
     path = os.path.join(folder, TAPE)
     try:
-        with open(path, encoding="ascii") as file:
-            return from_json(exact.loads(file.read()))
+        return from_json(exact.loads(text(path, encoding="ascii")))
     except FileNotFoundError as error:
         raise ClewError(f"there is no tape in {folder}.") from error
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
@@ -75,8 +75,7 @@ def read_tensors(folder: str, name: str) -> dict[str, Any]:
 
 def read_json(folder: str, name: str) -> Any:
     try:
-        with open(os.path.join(folder, name), encoding="ascii") as file:
-            return exact.loads(file.read())
+        return exact.loads(text(os.path.join(folder, name), encoding="ascii"))
     except FileNotFoundError:
         return None
     except ValueError as error:

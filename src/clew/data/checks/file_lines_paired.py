@@ -13,10 +13,10 @@ Sources: labels-match-inputs, look-at-the-data
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from clew import reading
 from clew.data.beside import Pair, pairs
 from clew.data.model import Found, Look, counted
 from clew.data.parts import INPUT_WORDS, LABEL_WORDS, words
@@ -28,7 +28,6 @@ APART = 0.2
 """Share by which the counts may differ; a list of classes or a labelled subset differs by more."""
 APART_LANGUAGES = 0.05
 MOST_PAIRS = 40
-MOST_BYTES = 64 << 20
 
 
 class Lines(NamedTuple):
@@ -59,10 +58,7 @@ def look(held: Look) -> Iterator[Found]:
 
 def lines_of(path: str) -> Lines | None:
     try:
-        if os.path.getsize(path) > MOST_BYTES:
-            return None
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            text = file.read()
+        text = reading.text(path)
     except OSError:
         return None
     if "\0" in text:
