@@ -52,7 +52,7 @@ def test_a_sound_run_needs_four_lines() -> None:
         "HEALTHY  train.py: 40 steps in 8 s",
         "",
         "3 checks passed, 1 could not run: clew show x --all",
-        "Run and HTML report saved in .clew/runs/x.",
+        "HTML report: .clew/runs/x/report.html (clew open)",
     ]
 
 

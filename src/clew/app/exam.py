@@ -12,7 +12,7 @@ from clew.errors import ClewError, did_you_mean
 from clew.knowledge.base import load
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue
-from clew.records.place import Place
+from clew.records.place import Place, near
 from clew.report.exam_page import ExamFacts, PlanFacts, PlanLine, exam_html, exam_page
 from clew.report.text import Page
 from clew.report.view import CaseView, causes_json, view
@@ -331,7 +331,7 @@ def facts(done: Done) -> ExamFacts:
         examined.ended,
         tuple((item.exam.name, item.why) for item in examined.skipped),
         notes(done.opened, examined.plan),
-        os.path.relpath(keep) if keep and os.path.isdir(keep) else "",
+        near(keep) if keep and os.path.isdir(keep) else "",
         done.request.only,
     )
 

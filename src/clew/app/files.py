@@ -7,7 +7,7 @@ from typing import Any
 from clew.archive.model import Run
 from clew.reading import opened, text, whole
 from clew.records import exact
-from clew.records.place import Place
+from clew.records.place import Place, near
 from clew.report.run_page import DataFile
 
 LARGEST = 64 << 20
@@ -34,7 +34,7 @@ def data_files(held: Run) -> tuple[DataFile, ...]:
 def _file(row: dict[str, Any]) -> DataFile:
     path, size = str(row["path"]), int(row["size"])
     place = Place.from_json(row["where"])
-    short = os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
+    short = near(path)
     rows = "" if row["written"] or not _unchanged(path, size, row["modified"]) else contents(path, size)
     return DataFile(short, bool(row["written"]), size, str(row["by"]), rows, str(place) if place.file else "")
 

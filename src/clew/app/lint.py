@@ -7,7 +7,7 @@ from clew.errors import ClewError, did_you_mean
 from clew.lint.files import Settings, collect, level, settings
 from clew.lint.fix import mend
 from clew.lint.model import Finding
-from clew.lint.registry import load
+from clew.lint.registry import Rule, load
 from clew.lint.run import Result, run
 from clew.lint.source import decode, read_bytes
 
@@ -75,6 +75,17 @@ def known(codes: tuple[str, ...]) -> None:
         if code not in names and not any(rule.startswith(code) for rule in (*rules, "CLW001")):
             close = did_you_mean(code, [*rules, *names]) or "."
             raise ClewError(f"there is no rule {code!r} among those of clew lint --rules{close}")
+
+
+def rule(code: str) -> Rule:
+    """The rule of a code or a name."""
+    rules = load()
+    named = {held.name: held for held in rules.values()}
+    found = rules.get(code.upper()) or named.get(code)
+    if found is None:
+        close = did_you_mean(code, [*rules, *named]) or "."
+        raise ClewError(f"there is no rule {code!r} among those of clew lint --rules{close}")
+    return found
 
 
 class Mended(NamedTuple):

@@ -26,7 +26,7 @@ from clew.observe.progress import sweep
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue
 from clew.records.exact import pretty
-from clew.records.place import Place, told
+from clew.records.place import Place, near, told
 from clew.report.run_page import DataFile, RunFacts
 from clew.report.view import CaseView, view
 from clew.report.view import to_json as case_json
@@ -223,7 +223,7 @@ def facts(done: Done) -> RunFacts:
         done.ended.seconds,
         done.ended.status,
         len(done.parts),
-        os.path.relpath(done.run.folder),
+        near(done.run.folder),
         troubles(done.run.folder),
         done.files,
         done.exams.notes,

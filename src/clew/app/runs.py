@@ -157,6 +157,14 @@ def page(name: str) -> str:
     return files.read_bytes(run.path(PAGE)).decode("utf-8", "replace")
 
 
+def page_link(name: str) -> str:
+    """Where the HTML report of a run is, as a terminal and a browser open it."""
+    from urllib.parse import quote
+
+    page(name)
+    return f"file://{quote(os.path.abspath(runs.find(name).path(PAGE)))}"
+
+
 def difference(a: str, b: str) -> compare.Difference:
     return compare.diff(runs.find(a), runs.find(b))
 

@@ -17,7 +17,7 @@ from clew.observe.places import is_users
 from clew.reading import text
 from clew.records import exact
 from clew.records.clue import Clue
-from clew.records.place import Place
+from clew.records.place import Place, near
 
 OF_CAUSES = {
     "hp.lr_too_high": "lr",
@@ -177,7 +177,7 @@ def _spelled(pattern: re.Pattern[str], sources: list[str], texts: dict[str, list
 
 
 def _place(path: str, line: int) -> Place:
-    return Place(file=os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path, line=line)
+    return Place(file=near(path), line=line)
 
 
 def _written(name: str, values: list[float], texts: dict[str, list[str]]) -> tuple[Place, ...]:

@@ -17,7 +17,7 @@ from clew.lint.model import CONFIDENCES, Finding
 from clew.lint.run import run
 from clew.reading import whole
 from clew.records.clue import Clue
-from clew.records.place import Place
+from clew.records.place import Place, near
 
 MOST_PLACES = 4
 OF_STEPS = ("CLW1", "CLW20", "CLW210", "CLW211", "CLW216", "CLW217", "CLW218", "CLW225")
@@ -30,7 +30,7 @@ def source_clues(
     """Clues from the source files that a run loaded, and what went wrong if something did: reading the source of a
     run must never take the run's report away. `ran` are the functions that some training steps ran, by file and first
     line; nothing when that is not known."""
-    here = [relative(path) for path in paths if path.endswith(".py")]
+    here = [near(path) for path in paths if path.endswith(".py")]
     if not here:
         return [], ""
     try:
@@ -82,7 +82,7 @@ def clue(knowledge: Knowledge, cause: str, findings: list[Finding]) -> Clue | No
     ranked = sorted(findings, key=lambda one: (CONFIDENCES.index(one.confidence), one.path, one.line))
     first = ranked[0]
     places = [Place(file=one.path, line=one.line, end_line=one.end_line) for one in ranked]
-    places[1:1] = [Place(file=relative(one.path), line=one.line) for one in first.related]
+    places[1:1] = [Place(file=near(one.path), line=one.line) for one in first.related]
     message = first.message.rstrip(".")
     return answered(
         test,
@@ -93,13 +93,6 @@ def clue(knowledge: Knowledge, cause: str, findings: list[Finding]) -> Clue | No
         source="lint",
         reproduce=f"clew lint --select {first.rule} {first.path}",
     )
-
-
-def relative(path: str) -> str:
-    """As whoever reads the report would write it: from the working folder, where the file lies below it."""
-    below = os.path.join(os.getcwd(), "")
-    full = os.path.abspath(path)
-    return full[len(below) :] if full.startswith(below) else full
 
 
 def loaded_files() -> list[str]:

@@ -193,7 +193,8 @@ def all_runs(home: str = "") -> Listing:
 
 
 def find(name: str, home: str = "") -> Run:
-    """The run that is meant: an id, the beginning or the last word of one, "last", "last~1" (one before), a path."""
+    """The run that is meant: an id, the beginning or the last word of one, "last", "last~1" (one before), a path, or
+    a script, of which it is the latest."""
     ids = all_ids(home)
     folder = runs_folder(home)
     if counted := re.fullmatch(r"last(?:~([0-9]{1,6}))?", name):
@@ -209,9 +210,25 @@ def find(name: str, home: str = "") -> Run:
     if meant:
         some = ", ".join(meant[:4]) + (" …" if len(meant) > 4 else "")
         raise ClewError(f"{name!r} may mean any of {len(meant)} runs: {some}.")
+    if latest := _latest_of(name, ids, folder):
+        return latest
     raise ClewError(
         f"there is no run {name!r}{did_you_mean(name, ['last', *ids]) or '; `clew runs` shows what there is.'}"
     )
+
+
+def _latest_of(script: str, ids: list[str], folder: str) -> Run | None:
+    slug = f"-{_slug(script, ())}-"
+    for run in (Run(held, os.path.join(folder, held)) for held in reversed(ids) if slug in held):
+        try:
+            table = files.read_table(run.path(RUN))
+            held = str(table["script"])
+            same = os.path.realpath(os.path.join(str(table["cwd"]), held)) == os.path.realpath(script)
+        except (ClewError, KeyError):
+            continue
+        if same or script in (held, os.path.basename(held)):
+            return run
+    return None
 
 
 def _last(folder: str, ids: list[str], back: int) -> Run:

@@ -25,6 +25,7 @@ COMMANDS = {
     "sweep": "same-seed sweeps: which value is better, and whether that can be said at all",
     "runs": "the runs that were kept: list, compare, run again, clear out",
     "show": "one run that was kept: its report, output, metrics, code",
+    "open": "the report of a run as a page, in a browser where there is one",
     "case": "debug by hand: enter what you saw, get credences and the next observation",
     "why": "what is known about a cause, a test, a claim or a symptom, with its sources",
     "preflight": "before a long run: what would have gone wrong if it failed",
@@ -100,7 +101,7 @@ def brief(parsers: "Iterable[ArgumentParser]") -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     words = sys.argv[1:] if argv is None else argv
-    if not words:
+    if not words and "_ARGCOMPLETE" not in os.environ:
         print(FIRST)
         return 0
     if "_ARGCOMPLETE" in os.environ:

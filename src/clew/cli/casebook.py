@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.cli.output import answer, json_argument, laid_out, save
 from clew.errors import ClewError
+from clew.records.place import near
 
 if TYPE_CHECKING:
     from clew.casebook.judge import Record, Trial
@@ -127,7 +128,7 @@ def show(options: Namespace, trials: "list[Trial]", ways: "dict[str, list[Trial]
 
     page = os.path.join(folder_of(options), "report.md")
     save(page, pages.markdown(trials, work.clew_digest(), ways))
-    text = f"{pages.text(trials, ways)}\n\nThe page: {os.path.relpath(page)}"
+    text = f"{pages.text(trials, ways)}\n\nThe page: {near(page)}"
     answer(options, laid_out(text), lambda: figures.to_json(trials, ways))
 
 
@@ -170,7 +171,7 @@ def act_fit(options: Namespace) -> int:
     _, table, choice = fit.tables(records, compile_folder(FOLDER, guessed=True))
     path = options.to or os.path.join(FOLDER, NAME)
     save(path, written(table))
-    print(f"{table.runs} runs of {table.programs} programs, {len(table.tests)} tests: {os.path.relpath(path)}")
+    print(f"{table.runs} runs of {table.programs} programs, {len(table.tests)} tests: {near(path)}")
     print(pages.chosen_by(choice))
     return 0
 

@@ -148,11 +148,6 @@ def tell(options: Namespace) -> int:
         for rule in rules.values():
             made.line(f"{rule.code}  {rule.name:<38}{rule.confidence:<9}{rule.cause}")
     else:
-        named = {rule.name: rule for rule in rules.values()}
-        found = rules.get(code.upper()) or named.get(code)
-        if found is None:
-            close = did_you_mean(code, [*rules, *named]) or "."
-            raise ClewError(f"there is no rule {code!r} among those of clew lint --rules{close}")
-        explained(found, made)
+        explained(lint.rule(code), made)
     answer(options, made)
     return 0

@@ -32,9 +32,11 @@ def arguments(parser: ArgumentParser, only: str = "") -> None:
             fill(verb)
 
 
-def run_argument(parser: ArgumentParser, name: str = "run", metavar: str = "RUN") -> None:
-    words = 'an id, the beginning or end of one, "last", "last~1", or a path'
-    argument = parser.add_argument(name, metavar=metavar, help=words)
+def run_argument(parser: ArgumentParser, name: str = "run", metavar: str = "RUN", default: str = "") -> None:
+    """With a default, the run may be left out."""
+    words = 'an id, the beginning or end of one, "last", "last~1", a script (its latest run), or a path'
+    optional = {"nargs": "?", "default": default} if default else {}
+    argument = parser.add_argument(name, metavar=metavar, help=words, **optional)  # type: ignore[arg-type]
     argument.completer = _ids  # type: ignore[attr-defined]  # argcomplete reads this
 
 

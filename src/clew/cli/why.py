@@ -1,5 +1,6 @@
 """`clew why`: what is known, with its sources."""
 
+import re
 from argparse import ArgumentParser, Namespace
 
 from clew.app import known
@@ -24,6 +25,18 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.set_defaults(act=act)
 
 
+def _rule(options: Namespace, code: str) -> int:
+    from clew.app import lint
+    from clew.lint.show import explained
+
+    rule, made = lint.rule(code), page()
+    explained(rule, made)
+    entry = {"id": rule.code, "name": rule.name, "cause": rule.cause, "confidence": rule.confidence}
+    table = {"schema": "clew/1", "command": "why", "kind": "rule", "entry": entry}
+    answer(options, made, lambda: table)
+    return 0
+
+
 def act(options: Namespace) -> int:
     knowledge = load()
     if options.list is not None:
@@ -36,6 +49,8 @@ def act(options: Namespace) -> int:
     query = " ".join(options.what).strip()
     if not query:
         raise ClewError("say what you want to know about: clew why loss.double_softmax, or clew why --list")
+    if re.fullmatch("CLW[0-9]+", query, re.IGNORECASE):
+        return _rule(options, query)
     if " " in query or not (query in {found.id for found in everything(knowledge)} or "." in query or "_" in query):
         hits = known.search(query)
         exact = [hit for hit in hits if hit.id == query]

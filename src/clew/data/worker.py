@@ -21,6 +21,7 @@ from clew.knowledge.base import load
 from clew.reading import limit_memory, text, whole
 from clew.records import exact
 from clew.records.clue import Saw, Unclear
+from clew.records.place import near
 
 SETTINGS = (".toml", ".yaml", ".yml", ".json", ".cfg", ".ini")
 MOST_SETTINGS = 100_000
@@ -61,7 +62,7 @@ def read_files(folder: str) -> list[tuple[str, str]]:
             continue
         for row in rows:
             if not row["written"] and (is_table(row["path"]) or holds_lines(row["path"])) and unchanged(row):
-                found.setdefault(row["path"], shown(row["path"]))
+                found.setdefault(row["path"], near(row["path"]))
     return list(found.items())
 
 
@@ -75,10 +76,6 @@ def unchanged(row: dict[str, Any]) -> bool:
     except OSError:
         return False
     return (held.st_size, held.st_mtime) == (row["size"], row["modified"])
-
-
-def shown(path: str) -> str:
-    return os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
 
 
 def sources(folder: str) -> list[str]:

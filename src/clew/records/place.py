@@ -1,5 +1,6 @@
 """Where something was seen."""
 
+import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -60,6 +61,12 @@ class Place(NamedTuple):
         if self.role is not None:
             parts.append(self.role)
         return ", ".join(parts)
+
+
+def near(path: str) -> str:
+    """A path as a terminal opens it: relative below the current folder, else whole."""
+    full, here = os.path.abspath(path), os.getcwd()
+    return os.path.relpath(full) if full.startswith(os.path.join(here, "")) else full
 
 
 MOST_TOLD = 3

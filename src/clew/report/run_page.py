@@ -70,7 +70,7 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
         page.say(counts, 0, "", DIM)
         if facts.exams:
             page.say(facts.exams, 0, "", DIM)
-    page.say(f"Run and HTML report saved in {facts.folder}.", 0, "", DIM)
+    page.say(f"HTML report: {facts.folder}/report.html (clew open)", 0, "", DIM)
     return page
 
 
