@@ -1,6 +1,6 @@
 """Which plots a report on a run shows, and which recorded series go into each.
 
-A panel whose series were not recorded is still there, with the reason: "nothing to see" is not "not looked at".
+Of a panel whose series were not recorded the reason is left: "nothing to see" is not "not looked at".
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,6 @@ from clew.records.clue import UNCLEAR
 from clew.records.trace import Series
 from clew.report.axes import short
 from clew.report.plots import Named, Plot, Zone, plot
-from clew.report.run_page import RunFacts
 from clew.report.thin import span_of
 from clew.report.view import CaseView
 
@@ -72,8 +71,8 @@ ACTIVATIONS = Panel(
 TIMES = Panel("Step time", (), "s", whole="whole step", tests=("step_time",), empty="No step times were recorded.")
 
 
-def panels(seen: CaseView, facts: RunFacts, series: Recorded) -> tuple[list[Plot], list[str]]:
-    """The plots in their order, and the names of what was recorded and is not drawn."""
+def panels(seen: CaseView, series: Recorded) -> tuple[list[Plot], list[str], list[str]]:
+    """The plots in their order, the names of what was recorded and is not drawn, and why a plot is missing."""
     names = list(dict.fromkeys(name for name, _ in series))
     active = [name for name in names if name.startswith("activation")]
     times = [name for name in names if name.endswith("_time") or name.startswith("time_")]
@@ -85,7 +84,12 @@ def panels(seen: CaseView, facts: RunFacts, series: Recorded) -> tuple[list[Plot
     wanted += [Panel(_words(name), (name,), whole="whole run") for name in others[:MOST_OTHERS]]
     span = span_of(list(series.values()))
     flags = _flags(seen)
-    return [_drawn(panel, seen, facts, series, span, flags) for panel in wanted], others[MOST_OTHERS:]
+    made = [_drawn(panel, seen, series, span, flags) for panel in wanted]
+    return (
+        [plot for plot in made if plot.frame],
+        others[MOST_OTHERS:],
+        [plot.missing for plot in made if not plot.frame],
+    )
 
 
 def _activation(name: str) -> Panel:
@@ -105,7 +109,6 @@ def _words(name: str) -> str:
 def _drawn(
     panel: Panel,
     seen: CaseView,
-    facts: RunFacts,
     series: Recorded,
     span: tuple[int, int],
     flags: list[tuple[int, str]],
@@ -120,7 +123,7 @@ def _drawn(
         zone=_zone(panel, seen),
         span=span,
         flags=flags,
-        missing=_why_empty(panel, seen, facts),
+        missing=" ".join([panel.empty, *_reasons(seen, panel.tests)]),
     )
 
 
@@ -156,15 +159,8 @@ def _zone(panel: Panel, seen: CaseView) -> Zone | None:
     return Zone(held.low, held.high, "healthy: {} to {}".format(*short(held.low, held.high)))
 
 
-def _why_empty(panel: Panel, seen: CaseView, facts: RunFacts) -> str:
-    """The reason an instrument gave, where one did."""
-    if facts.steps == 0:
-        return f"{panel.empty} The run made no optimiser step."
-    reasons = _reasons(seen, panel.tests)
-    return " ".join([panel.empty, *reasons]).strip()
-
-
 def _reasons(seen: CaseView, tests: Iterable[str]) -> list[str]:
+    """The reasons that instruments gave, where they did."""
     found = {held.clue.test: held.clue.why for held in seen.counted if held.clue.outcome == UNCLEAR}
     return [f"{test}: {found[test]}." for test in tests if found.get(test)]
 

@@ -52,7 +52,7 @@ def run_html(seen: CaseView, facts: RunFacts, series: dict[tuple[str, str], Seri
     """The page. `source` gives the lines of a file as it was when the run began, None when it is not at hand."""
     import re
 
-    drawn, not_drawn = panels(seen, facts, series)
+    drawn, not_drawn, empty = panels(seen, series)
     made = environment()
     made.globals.update(width=WIDTH, height=HEIGHT)
     shown = guesses(seen)
@@ -70,8 +70,9 @@ def run_html(seen: CaseView, facts: RunFacts, series: dict[tuple[str, str], Seri
         choices=[(choice, seen.knowledge.tests[choice.test]) for choice in seen.choices[:MOST_CHOICES]],
         plots=drawn,
         not_drawn=not_drawn,
+        empty=empty,
         looks=_looks(seen),
-        remarks=seen.case.remarks,
+        warnings=(*facts.troubles, *facts.notes, *seen.case.remarks),
         run_facts=_run_facts(facts, seen, series),
     )
     return re.sub(UNPRINTABLE, "\N{REPLACEMENT CHARACTER}", text)
