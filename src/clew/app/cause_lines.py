@@ -9,12 +9,12 @@ nearest come first. A setting counts before others when its name stands on one o
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from clew.app.options import of_file, of_source
+from clew.app.options import Option, of_file, of_source
 from clew.app.slices import Function, Line, Project, Scope, called, named, returned
-from clew.records.place import Place
+from clew.records.place import SET_HERE, Place
 
 Lines = dict[str, list[Place]]
 FAR = 7
@@ -160,14 +160,23 @@ class Finder:
         self.users: dict[str, list[Scope]] = {}
         self._mentioned()
         self.near = self._near()
+        self.known: dict[str, tuple[Place, ...]] = {}  # settings whose value a clue measured, or that a file spells out
 
-    def by_cause(self, met: Mapping[str, tuple[Place, ...]]) -> dict[str, tuple[Place, ...]]:
-        """`met` has the places of the clues that speak for a cause: lines in the same function come first."""
+    def by_cause(
+        self, met: Mapping[str, tuple[Place, ...]], measured: Mapping[str, Collection[float]] | None = None
+    ) -> dict[str, tuple[Place, ...]]:
+        """`met` has the places of the clues that speak for a cause: lines in the same function come first. `measured`
+        has the numbers in them."""
         found = {}
         for cause, words in WORDS.items():
             seen = met.get(cause, ())
             hits = self._hits(words, seen)
-            options = self._options(words, hits, seen)[: words.settings]
+            held = self._options(words, hits, seen)[: words.settings]
+            options = [_place(option.path, option.line, f"{option.name} {SET_HERE}") for option in held]
+            numbers = (measured or {}).get(cause, ())
+            self.known[cause] = tuple(
+                place for place, option in zip(options, held, strict=True) if _is_known(option, numbers)
+            )
             lines = [_place(path, line, words.role) for path, line in hits[: words.most]]
             found[cause] = (*options[:1], *lines, *options[1:])
         for cause in OF_PARAMETERS:
@@ -199,7 +208,7 @@ class Finder:
                 return [(path, line) for _, path, line, _ in near]
         return []
 
-    def _options(self, words: Words, hits: list[Line], met: tuple[Place, ...]) -> list[Place]:
+    def _options(self, words: Words, hits: list[Line], met: tuple[Place, ...]) -> list[Option]:
         """Settings of that kind, before others those whose names stand on a line that was found or met."""
         if not words.options:
             return []
@@ -211,7 +220,7 @@ class Finder:
         if words.values:
             held = [option for option in held if re.search(words.values, option.value, re.IGNORECASE)]
         held.sort(key=lambda option: (option.name.lower() not in written, option.path.endswith(".py")))
-        return [_place(option.path, option.line, f"{option.name} is set here") for option in held[:FULL]]
+        return held[:FULL]
 
     def _uses(self, met: tuple[Place, ...]) -> list[Place]:
         """Where the parts of the model that clues name are read; where nothing reads one, its neighbours."""
@@ -370,6 +379,16 @@ class Finder:
                 inside = Scope(path, node) if isinstance(node, Function) else scope
                 todo += [(part, inside) for part in ast.iter_child_nodes(node)]
             self.code[path] = sorted(lines)
+
+
+def _is_known(option: Option, measured: Collection[float]) -> bool:
+    """Whether a setting has a value that a clue measured; in a configuration file, also a word in place of a number."""
+    value = option.value.strip("\"' ")
+    try:
+        number = float(value)
+    except ValueError:
+        return bool(value) and not option.path.endswith(".py")
+    return any(abs(number - held) <= 1e-6 * abs(held) for held in measured)
 
 
 def _place(path: str, line: int, role: str) -> Place:

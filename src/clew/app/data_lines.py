@@ -7,6 +7,7 @@ The run says where loaders were made and which function puts batches together; t
 import ast
 import os
 import re
+from collections.abc import Collection
 
 from clew.app.left_out_lines import left_out
 from clew.app.slices import Line, Project, Scope, Trail, called, named, returned
@@ -25,7 +26,9 @@ SCALES = (
     r"[-*/] .*(mean|std|\bmin|\bmax|scale|norm|sigma)|[*/] ?\d|\d ?[*/] ?[a-z(]|"
     r"\b\w*(normali[sz]e|standardi[sz]e|rescale|prepare)\w*\(|scale\w*\.\w*transform\("
 )
-REORDERED = r"\bmerge\(|\.join\([a-z]|sort_values|sort_index|sample\(frac|dropna|drop_duplicates|groupby|reindex"
+REORDERED = (
+    r"\bmerge\(|(?<![\"'])\.join\([a-z]|sort_values|sort_index|sample\(frac|dropna|drop_duplicates|groupby|reindex"
+)
 """What puts the rows of a table in another order, or drops some."""
 WITHIN = r"(?!.*\bdims? ?= ?[(\[]?-?[1-9])"
 """Values that move within an example leave the order of the examples alone."""
@@ -53,6 +56,8 @@ ON_THE_WAY = {
     "data.leak_split": (r"\.(mean|std|min|max|fit|fit_transform)\(", "fitted to rows here"),
 }
 """On the way of the training data to the loss: lines that do what a cause is about."""
+IN_TRAINING = frozenset(("mirrored_classes=turned", "label_signal=turned", "target_moves_along=left_behind"))
+"""What shows that a transform changes the examples of training, and not those of evaluation."""
 FEW = 2
 PUT_TOGETHER, FIRST_TENSOR, MET = "batches are assembled here", "made a tensor here", "goes into the loss here"
 LEFT_OUT = "targets are left out of the loss here"
@@ -67,7 +72,8 @@ class Reader:
         self.lines, self.texts = lines, {os.path.realpath(path): text for path, text in texts.items()}
         self.project = Project(texts)
 
-    def by_cause(self) -> dict[str, tuple[Place, ...]]:
+    def by_cause(self, seen: Collection[str] = ()) -> dict[str, tuple[Place, ...]]:
+        """`seen` are the outcomes of tests that speak for the causes that lead."""
         found: dict[str, list[Place]] = {}
         targets, inputs = self._items(-1), self._items(0)
         together = self._function("collate", PUT_TOGETHER)
@@ -86,6 +92,8 @@ class Reader:
         for cause in ELSEWHERE:
             turned = self._doing(self._everywhere(), TURNS, "turned round here")
             found[cause] = [*self._elsewhere(), *self._drawn(), *turned[:1]]
+            if IN_TRAINING.intersection(seen):
+                found[cause] = [*turned[:1], *self._drawn(), *self._elsewhere()]
         way = self._way()
         for cause, (pattern, role) in ON_THE_WAY.items():
             lines = [*self._from_backward(), *way] if pattern is ORDERS else way

@@ -13,7 +13,7 @@ from clew.app.files import to_json as files_json
 from clew.app.known import known_domain
 from clew.app.progress import CluesSoFar
 from clew.app.repeat import repeat
-from clew.app.settings import functions_run, settings_places, with_lines
+from clew.app.settings import Met, functions_run, settings_places, with_lines
 from clew.app.tables import look_into
 from clew.archive import code, runs
 from clew.archive.model import PAGE, REPORT, Run, SourceFile
@@ -38,6 +38,7 @@ NOT_DRAWN = (
 """Series whose names begin so serve to compare processes or to read the curves, and mean nothing to the eye."""
 MOST_NEXT = 5
 LEADING = 8
+SURE = ("certain", "likely")
 BUDGET = 60.0
 """Seconds for exams, where nothing else is said."""
 
@@ -202,13 +203,31 @@ def placed(seen: CaseView, held: Run) -> CaseView:
     return seen._replace(weighing=seen.weighing._replace(findings=findings), places=places)
 
 
-def met_by(seen: CaseView) -> dict[str, tuple[Place, ...]]:
-    """By cause: the places of the clues that speak for it, for the causes that lead."""
-    found = {item.cause: item.where for item in seen.weighing.findings}
+def met_by(seen: CaseView) -> dict[str, Met]:
+    """By cause: the clues that speak for it, for the causes that lead."""
+
+    def met(cause: str, clues: Iterable[int], where: tuple[Place, ...], found: bool = False) -> Met:
+        held = [(seen.counted[index].clue, seen.weighing.clues[index].outcome) for index in clues]
+        numbers = (value for clue, _ in held for _, value in clue.measured)
+        return Met(
+            where,
+            frozenset(float(value) for value in numbers if isinstance(value, int | float)),
+            frozenset(f"{clue.test}={outcome}" for clue, outcome in held),
+            found,
+            read.get(f"source_{cause.replace('.', '_')}", ()),
+        )
+
+    read = {
+        held.clue.test: held.clue.where[:1]
+        for held, weighed in zip(seen.counted, seen.weighing.clues, strict=True)
+        if held.clue.source == "lint" and weighed.outcome in SURE
+    }
+    found = {}
     for share in seen.weighing.shares[:LEADING]:
         support = [pull.clue for pull in seen.weighing.pulls(share.cause) if pull.bits > 0]
-        found[share.cause] = tuple(place for index in support for place in seen.counted[index].clue.where)
-    return found
+        where = tuple(place for index in support for place in seen.counted[index].clue.where)
+        found[share.cause] = met(share.cause, support, where)
+    return found | {item.cause: met(item.cause, item.clues, item.where, True) for item in seen.weighing.findings}
 
 
 def steps_of(parts: list[Process]) -> int:

@@ -9,7 +9,7 @@ import glob
 import os
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from clew.app.source_clues import holding
 from clew.archive.model import Run
@@ -17,7 +17,7 @@ from clew.observe.places import is_users
 from clew.reading import text
 from clew.records import exact
 from clew.records.clue import Clue
-from clew.records.place import Place, near
+from clew.records.place import DEEDS, Place, near
 
 OF_CAUSES = {
     "hp.lr_too_high": "lr",
@@ -62,10 +62,23 @@ CONFIGURATIONS = (".toml", ".yaml", ".yml", ".json", ".ini", ".cfg", ".py")
 """Source that is opened, and not imported, is read for its settings."""
 
 
+class Met(NamedTuple):
+    """What speaks for a cause: where it was seen, the numbers and outcomes, and whether its mechanism was seen. `read`
+    is the line that lint names for it."""
+
+    where: tuple[Place, ...]
+    measured: frozenset[float] = frozenset()
+    outcomes: frozenset[str] = frozenset()
+    found: bool = False
+    read: tuple[Place, ...] = ()
+
+
 def settings_places(
-    held: Run, sources: list[str], opened: list[str], met: Mapping[str, tuple[Place, ...]] | None = None
+    held: Run, sources: list[str], opened: list[str], met: Mapping[str, Met] | None = None
 ) -> dict[str, tuple[Place, ...]]:
-    """By cause: the lines where the setting that it is about was written. `met` is where its clues were seen."""
+    """By cause: the lines where the setting that it is about was written. Where its mechanism was seen, lines that only
+    read like it come after the place that was seen."""
+    met = met or {}
     values: dict[str, dict[float, None]] = {}
     seen: dict[str, list[Place]] = {}
     for row in _rows(held):
@@ -94,10 +107,19 @@ def settings_places(
     from clew.app.data_lines import Reader
 
     reader = Reader(seen, {path: texts[path] for path in sources if path in texts})
-    by_cause |= reader.by_cause()
-    more = Finder(seen, reader.project, reader.texts, written).by_cause(met or {})
-    by_cause |= {cause: tuple(dict.fromkeys((*places, *by_cause.get(cause, ())))) for cause, places in more.items()}
-    if not any(_splits(place, reader.texts) for place in (met or {}).get(AHEAD, ())):
+    by_cause |= reader.by_cause({name for item in met.values() for name in item.outcomes})
+    places = {cause: item.where for cause, item in met.items()}
+    finder = Finder(seen, reader.project, reader.texts, written)
+    more = finder.by_cause(places, {cause: item.measured for cause, item in met.items()})
+    for cause in {**by_cause, **more, **met}:
+        guessed, strong = more.get(cause, ()), by_cause.get(cause, ())
+        ordered = (*guessed, *strong)
+        if cause in met and met[cause].found:
+            own = [place for place in met[cause].where if place.file is not None and place.line is not None]
+            deeds = (place for place in own if place.role in DEEDS)
+            ordered = (*finder.known.get(cause, ()), *met[cause].read, *deeds, *strong, *own, *guessed)
+        by_cause[cause] = tuple(dict.fromkeys(ordered))
+    if not any(_splits(place, reader.texts) for place in places.get(AHEAD, ())):
         by_cause[AHEAD] = (*_only_table(opened, by_cause.get(AHEAD, ())), *by_cause.get(AHEAD, ()))
     return {cause: places for cause, places in by_cause.items() if places}
 

@@ -26,6 +26,7 @@ from clew.records.clue import UNCLEAR, Clue
 from clew.records.place import Place
 
 UNKNOWN = "unknown"
+LIKELY = "likely"
 MOST_FINDINGS = 3
 EXPECTED = 0.8
 """How firmly a person's own hypothesis is taken to predict the outcome that they said it predicts."""
@@ -373,7 +374,30 @@ def _findings(
             surest = sorted(sightings, key=lambda held: -held[1])
             where = dict.fromkeys(place for index, _ in surest for place in clues[index].where)
             findings.append(Finding(cause, credence, numbers, tuple(where)))
+    findings += _read_behind(knowledge, clues, weighed, findings, prior)
     return _without_consequences(knowledge, findings)
+
+
+def _read_behind(
+    knowledge: Knowledge,
+    clues: tuple[Clue, ...],
+    weighed: tuple[Weighed, ...],
+    findings: list[Finding],
+    prior: dict[str, float],
+) -> list[Finding]:
+    """Causes that lint holds for likely and whose consequence the run was seen to show: together they are sure."""
+    known = {finding.cause for finding in findings}
+    behind = []
+    for index, (clue, held) in enumerate(zip(clues, weighed, strict=True)):
+        if clue.source != "lint" or held.outcome != LIKELY or held.weight == 0.0:
+            continue
+        cause = knowledge.tests[clue.test].decisive[0].cause
+        shown = [item for item in findings if item.cause in knowledge.causes[cause].explains]
+        if shown and cause in prior and cause not in known:
+            numbers = (index, *(number for item in shown for number in item.clues))
+            where = dict.fromkeys((*clue.where, *(place for item in shown for place in item.where)))
+            behind.append(Finding(cause, max(item.credence for item in shown), numbers, tuple(where)))
+    return behind
 
 
 def _without_consequences(knowledge: Knowledge, findings: list[Finding]) -> tuple[Finding, ...]:

@@ -70,21 +70,24 @@ def near(path: str) -> str:
 
 
 MOST_TOLD = 3
-RESHAPED, ATTENDS = "reshaped here", "attends here"
-DEEDS = (RESHAPED, ATTENDS)
+SET_HERE = "is set here"
+RESHAPED, ATTENDS, COMPUTED, MOVED = "reshaped here", "attends here", "computed here", "moved here"
+DEEDS = (RESHAPED, ATTENDS, COMPUTED, MOVED)
 """Roles of lines that do what was seen, and not only something like it."""
 
 
 def told(hints: Iterable[Place], seen: Iterable[Place]) -> tuple[Place, ...]:
     """The places of a cause as a report gives them: few, each line once, the most telling first.
 
-    `hints` are lines that the cause as such points to, `seen` is where its clues were seen. Data files and
-    configurations come before source, source before names of modules.
+    `hints` are lines that the cause as such points to, `seen` is where its clues were seen. Data files come before
+    source, source before names of modules. Hints that hold places seen are in their order already.
     """
     first, second = list(hints), list(seen)
     if first and second and second[0].role and (not first[0].role or second[0].role in DEEDS):
         first, second = second, first  # what was seen and can be said in words goes before what merely reads like it
     mixed = [*first[:1], *second[:1], *first[1:], *second[1:]]
+    if set(first).intersection(second):
+        mixed = [*hints, *seen]
     mixed.sort(key=_rank)
     lines: dict[tuple[object, ...], Place] = {}
     for place in mixed:
@@ -96,4 +99,4 @@ def told(hints: Iterable[Place], seen: Iterable[Place]) -> tuple[Place, ...]:
 def _rank(place: Place) -> int:
     if place.file is None:
         return 2
-    return 1 if place.file.endswith(".py") else 0
+    return 1 if place.file.endswith(".py") or str(place.role).endswith(SET_HERE) else 0

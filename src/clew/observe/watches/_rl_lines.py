@@ -18,7 +18,7 @@ from types import FunctionType
 from typing import NamedTuple
 
 from clew.observe.places import is_users, shown
-from clew.records.place import Place
+from clew.records.place import COMPUTED, Place
 
 MOST = 3
 FILES = 64
@@ -158,7 +158,7 @@ def computing(what: str, *near: Place | None) -> list[Place]:
         for line, count in _scored(file, what):
             if count >= wanted.least:
                 found.append((-count, order, file, line))
-    return [Place(file, line, role="computed here") for _, _, file, line in sorted(found)[:MOST]]
+    return [Place(file, line, role=COMPUTED) for _, _, file, line in sorted(found)[:MOST]]
 
 
 def users_files() -> list[str]:

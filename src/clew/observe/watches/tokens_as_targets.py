@@ -13,6 +13,9 @@ Silent when: targets are shifted by one, masked or labels of another kind, when 
 
 from __future__ import annotations
 
+import linecache
+import os
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +24,7 @@ import torch
 from clew.observe.watch import Answer, Backward, LossCall, ModuleCall, Saw, Watch, when_sampled
 from clew.observe.watches._loss_values import CLASSES, ignored, integers
 from clew.records.clue import Unclear
+from clew.records.place import MOVED
 
 if TYPE_CHECKING:
     from clew.records.place import Place
@@ -31,6 +35,8 @@ SAME = 0.99
 ALIKE = 0.6
 """Of neighbouring tokens: a sequence that mostly repeats itself looks the same shifted or not."""
 FURTHEST = 3
+AROUND = 6
+SHIFTS = re.compile(r"\[[^\]]*\b1\s*:[^\]]*\]|\broll\(|\bshift")
 
 
 class TokensAsTargets(Watch):
@@ -106,8 +112,18 @@ class TokensAsTargets(Watch):
             says = (
                 f"the target at each position is the token {by} positions ahead, not the next one: it is shifted twice"
             )
-            return Saw("beyond_next", calls=self.calls, by=by).at(self.where, self.backward).saying(says)
+            return Saw("beyond_next", calls=self.calls, by=by).at(shifting(self.where), self.backward).saying(says)
         return Saw("others", calls=self.calls)
+
+
+def shifting(place: Place | None) -> Place | None:
+    """The line at a loss or shortly before it that moves the targets: what is left out there is the first of a row."""
+    if place is None or place.file is None or place.line is None:
+        return place
+    for line in range(place.line + 1, place.line - AROUND, -1):
+        if SHIFTS.search(linecache.getline(os.path.abspath(place.file), line)):
+            return place._replace(line=line, role=MOVED)
+    return place
 
 
 def fed_target(sequences: list[torch.Tensor], target: torch.Tensor, left_out: int) -> bool:

@@ -1,0 +1,162 @@
+"""The place that a finding leads with is the line whose change removes the fault."""
+
+import json
+from pathlib import Path
+
+import pytest
+from launching import clew_run, script
+
+from clew.app.cause_lines import Finder
+from clew.app.data_lines import Reader
+from clew.app.slices import Project
+from clew.app.source_clues import source_clues
+from clew.case.clues import answered
+from clew.case.weigh import Subject, weigh
+from clew.knowledge import load
+from clew.records.clue import Clue
+from clew.records.place import COMPUTED, Place, told
+
+ATTENTION = """
+import torch, torch.nn.functional as F
+from torch import nn
+
+class Attention(nn.Module):
+    def __init__(self, d, h):
+        super().__init__()
+        self.h, self.qkv, self.proj = h, nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.register_buffer("mask", torch.tril(torch.ones(64, 64)).view(1, 1, 64, 64))
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k, v = self.qkv(x).split(C, dim=2)
+        q = q.view(B, T, self.h, C // self.h).transpose(1, 2)
+        k = k.view(B, T, self.h, C // self.h).transpose(1, 2)
+        v = v.view(B, T, self.h, C // self.h).transpose(1, 2)
+        att = (q @ k.transpose(-2, -1)) * k.size(-1) ** -0.5
+        att = att.masked_fill(self.mask[:, :, :T, :T] == 0, float("-inf"))
+        att = F.softmax(att, dim=-1)
+        return self.proj((att @ v).transpose(1, 2).reshape(B, T, C))
+"""
+FAULTS = {
+    "loss.wrong_dim": ("dim=-1)\n        return", "dim=-2)\n        return", "F.softmax(att"),
+    "arch.batch_mixing": (".transpose(1, 2).reshape(B", ".contiguous().view(B", "return self.proj"),
+}
+
+
+def sees_future(line: int) -> Clue:
+    test = load().tests["causal_independence"]
+    return answered(
+        test, (), "sees_future", where=(Place("attention.py", line),), says="earlier outputs move", source="exam"
+    )
+
+
+@pytest.mark.parametrize("cause", FAULTS)
+def test_where_lint_knows_the_line_and_the_run_shows_the_consequence(
+    cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    right, wrong, text = FAULTS[cause]
+    source = ATTENTION.replace(right, wrong)
+    Path("attention.py").write_text(source)
+    line = next(number for number, held in enumerate(source.splitlines(), 1) if text in held)
+    read, _ = source_clues(load(), ["attention.py"])
+    (finding,) = weigh(load(), [*read, sees_future(9)]).findings
+    assert (finding.cause, finding.where[0].line) == (cause, line)
+    Path("attention.py").write_text(ATTENTION)
+    read, _ = source_clues(load(), ["attention.py"])
+    (finding,) = weigh(load(), [*read, sees_future(9)]).findings
+    assert finding.cause == "arch.causal_leak"
+
+
+def decisive(cause: str) -> Clue:
+    """A look that shows the mechanism of a cause."""
+    for test in load().tests.values():
+        for held in test.decisive:
+            if held.cause == cause and test.by != "lint":
+                return answered(test, (), held.outcome, source="observe")
+    raise AssertionError(cause)
+
+
+@pytest.mark.parametrize(
+    ("cause", "consequence"),
+    [
+        ("train.clip_misplaced", "train.clip_always_active"),
+        ("rl.terminal_bootstrap", "rl.misaligned_transition"),
+        ("loss.wrong_dim", "arch.causal_leak"),
+    ],
+)
+def test_a_consequence_is_no_second_finding(cause: str, consequence: str) -> None:
+    kind = Subject(domain="rl" if cause.startswith("rl.") else "general")
+    alone = weigh(load(), [decisive(consequence)], kind).findings
+    assert [item.cause for item in alone] == [consequence]
+    both = weigh(load(), [decisive(consequence), decisive(cause)], kind).findings
+    assert [item.cause for item in both] == [cause]
+
+
+def test_what_was_seen_goes_before_what_reads_like_it() -> None:
+    seen, guess = Place("a.py", 45, role=COMPUTED), Place("a.py", 9, role="gamma is set here")
+    assert told([guess], [seen]) == (seen, guess)
+    plain, file = Place("a.py", 45), Place("run.yaml", 3, role="gamma is set here")
+    assert told([plain, file], [plain]) == (plain, file)
+
+
+def test_a_setting_leads_where_its_value_was_measured(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.py")
+    settings = {str(tmp_path / "run.yaml"): ["agent:", "  gamma: 1.02", "  shuffle: false"]}
+    finder = Finder({}, Project({path: ["GAMMA = 1.02"]}), {path: ["GAMMA = 1.02"]}, settings)
+    finder.by_cause({}, {"rl.discounting": {1.02, 4.0}})
+    assert [place.line for place in finder.known["rl.discounting"]] == [2, 1]
+    assert [place.line for place in finder.known["data.not_shuffled"]] == [3]
+    finder.by_cause({}, {"rl.discounting": {0.95}})
+    assert finder.known["rl.discounting"] == ()
+
+
+def test_joining_text_changes_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = ['text = "".join(lines)', "table = table.join(other)"]
+    texts = {str(tmp_path / "a.py"): lines}
+    found = Reader({"loss": [Place("a.py", 1)]}, texts).by_cause()["data.labels_misaligned"]
+    assert found[0].line == 2
+    alone = Reader({"loss": [Place("a.py", 1)]}, {str(tmp_path / "a.py"): lines[:1]}).by_cause()
+    assert all("order" not in str(place.role) for place in alone["data.labels_misaligned"])
+
+
+SHIFTED = """
+import torch, torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+lines = ["the cat sat on the mat\\n", "a dog ran to the cat\\n"] * 60
+text = "".join(lines)
+letters = sorted(set(text))
+data = torch.tensor([letters.index(c) for c in text])
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.cell, self.head = nn.Embedding(32, 16), nn.GRU(16, 32, batch_first=True), nn.Linear(32, 32)
+
+    def forward(self, x, targets):
+        logits = self.head(self.cell(self.table(x))[0])
+        loss = F.cross_entropy(LOGITS.reshape(-1, 32), TARGETS.reshape(-1))
+        return logits, loss
+
+model = Net()
+optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+for step in range(30):
+    start = torch.randint(len(data) - 25, (16,))
+    x, y = (torch.stack([data[i + by : i + by + 24] for i in start]) for by in (0, 1))
+    _, loss = model(x, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_double_shift_is_named_at_the_loss(tmp_path: Path) -> None:
+    source = SHIFTED.replace("LOGITS", "logits[:, :-1]").replace("TARGETS", "targets[:, 1:]")
+    script(tmp_path, source)
+    clew_run(tmp_path, "--no-exams", "--json", "out.json", "train.py")
+    first = json.loads((tmp_path / "out.json").read_text())["causes"][0]
+    written = (tmp_path / "train.py").read_text().splitlines()
+    assert first["id"] == "data.labels_misaligned"
+    assert "targets[:, 1:]" in written[first["where"][0]["line"] - 1]
