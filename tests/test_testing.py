@@ -112,7 +112,9 @@ def test_overlap_between_training_and_validation_is_seen() -> None:
 
 
 def test_what_cannot_be_told_fails_unless_that_is_allowed() -> None:
-    with pytest.raises(AssertionError, match=r"(?s)could not tell: nothing says .*clew why causal_independence"):
+    with pytest.raises(
+        AssertionError, match=r"(?s)unclear: the model does not seem to predict the next .*clew why causal_independence"
+    ):
         testing.assert_causal(SOUND["classifier"])
     assert testing.assert_causal(SOUND["classifier"], allow_unclear=True).outcome == "unclear"
 

@@ -51,7 +51,7 @@ STANDS_OUT = 0.5
 
 
 def assert_overfits_batch(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
-    """The model memorises one batch: wiring, loss and gradients are in order."""
+    """The model memorises one batch: wiring, loss and gradients are sound."""
     __tracebackhide__ = True
     return assert_exam("overfit_one_batch", subject, "cannot memorise one batch", limit, allow_unclear)
 
@@ -81,9 +81,9 @@ def assert_gradients_flow(subject: Subject, *, limit: float = LIMIT, allow_uncle
 
 
 def assert_init_loss(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
-    """The first loss of an untrained model is the one that guessing would give."""
+    """The first loss of an untrained model is at chance level."""
     __tracebackhide__ = True
-    return assert_exam("init_loss", subject, "starts with another loss than guessing has", limit, allow_unclear)
+    return assert_exam("init_loss", subject, "does not start at chance loss", limit, allow_unclear)
 
 
 def assert_finite(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
@@ -107,9 +107,9 @@ def assert_loss_shapes(subject: Subject, *, limit: float = LIMIT, allow_unclear:
 
 
 def assert_modes_agree(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
-    """The losses of the same batches in training mode and in eval mode do not lie far apart."""
+    """The losses of the same batches in training mode and in eval mode are close."""
     __tracebackhide__ = True
-    return assert_exam("train_eval_same_batch", subject, "is another model in eval mode", limit, allow_unclear)
+    return assert_exam("train_eval_same_batch", subject, "behaves differently in eval mode", limit, allow_unclear)
 
 
 def assert_deterministic(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
@@ -121,11 +121,11 @@ def assert_deterministic(subject: Subject, *, limit: float = LIMIT, allow_unclea
 def assert_eval_deterministic(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
     """In eval mode the same batch gives the same output twice."""
     __tracebackhide__ = True
-    return assert_exam("eval_repeat", subject, "answers differently in eval mode", limit, allow_unclear)
+    return assert_exam("eval_repeat", subject, "gives varying outputs in eval mode", limit, allow_unclear)
 
 
 def assert_no_overlap(subject: Subject, *, limit: float = LIMIT, allow_unclear: bool = False) -> Clue:
-    """No validation example stands among the training examples. Needs `val_batches`."""
+    """No validation example is among the training examples. Needs `val_batches`."""
     __tracebackhide__ = True
     return assert_exam("nearest_neighbour_overlap", subject, "validates on what it trains on", limit, allow_unclear)
 
@@ -163,7 +163,7 @@ def assert_exam(
 
 def _untold(name: str, clue: Clue) -> str:
     return (
-        f"{name}: could not tell: {clue.why}\n"
+        f"{name}: unclear: {clue.why}\n"
         f"asked    {load().tests[clue.test].asks}\n"
         f"more     clew why {clue.test}; allow_unclear=True lets this pass"
     )
@@ -182,7 +182,7 @@ def diagnosis(knowledge: Knowledge, clue: Clue, fault: str) -> str:
     if causes:
         rows.append(("check", knowledge.causes[causes[0][0]].refute))
     if causes and causes[0][1] < STANDS_OUT:
-        rows.append(("next", "clew.examine(subject) makes the exams that tell these apart"))
+        rows.append(("next", "clew.examine(subject) runs the exams that distinguish these"))
     rows.append(("more", "; ".join(f"clew why {name}" for name in (test.id, *(name for name, _ in causes[:1])))))
     lines = []
     for index, (label, text) in enumerate(rows):
@@ -196,7 +196,7 @@ def _figures(test: Test, clue: Clue) -> str:
     for name, value in clue.measured:
         limits = f" ({_limits(test.scale)})" if test.scale is not None and test.scale.of == name else ""
         parts.append(f"{name.replace('_', ' ')} {number(value)}{limits}")
-    return ", ".join(parts) or "nothing in numbers"
+    return ", ".join(parts) or "no numbers"
 
 
 def _limits(scale: Scale) -> str:

@@ -1,4 +1,4 @@
-"""The lines that a cause has to be mended in, where its clues were seen elsewhere."""
+"""The lines that a cause has to be fixed in, where its clues were seen elsewhere."""
 
 from __future__ import annotations
 

@@ -266,7 +266,7 @@ def test_an_interrupt_keeps_what_was_learned(folder: Path, clew: Clew) -> None:
     table = json.loads((folder / "out.json").read_text())
     assert table["exams"]["interrupted"] is True
     assert [row["exam"] for row in table["exams"]["made"]] == ["label_counts"]
-    assert table["exams"]["skipped"] == [{"exam": "overfit_one_batch", "why": "interrupted before it was made"}]
+    assert table["exams"]["skipped"] == [{"exam": "overfit_one_batch", "why": "interrupted before it ran"}]
 
 
 def test_asking_for_help_loads_no_torch(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_a_kept_step_is_examined_with_what_watching_showed(run: Run, clew: Clew)
     old = {"test": "a_test_of_old", "outcome": "x", "source": "observe"}
     Path(run.path("report.json")).write_text(pretty({"schema": "clew/1", "clues": [seen, known, old]}))
     plan = clew("exam", "last", "--list").out
-    assert "data_sanity was answered already" in " ".join(plan.split())
+    assert "data_sanity is already answered" in " ".join(plan.split())
     said = clew("exam", run.id, "--only", *CHEAP[:3], "--json", "out.json")
     assert said.status == 0, said.out
     table = json.loads(Path("out.json").read_text())

@@ -119,14 +119,14 @@ def test_what_was_answered_is_left_out_and_what_was_unclear_is_not() -> None:
     assert "overfit_one_batch" not in names([*plan.first, *plan.then])
     assert "gradient_by_depth" in names(plan.first)
     why = dict(zip(names(plan.skipped), [item.why for item in plan.skipped], strict=True))
-    assert why["overfit_one_batch"] == "overfit_one_batch was answered already: fits"
+    assert why["overfit_one_batch"] == "overfit_one_batch is already answered: fits"
     assert why["nearest_neighbour_overlap"] == "needs validation, which the subject does not have"
 
 
 def test_exams_of_labels_are_left_out_for_agents() -> None:
     plan = make_plan(subject(), load(), options=planning.Options(domain="rl"))
     why = dict(zip(names(plan.skipped), [item.why for item in plan.skipped], strict=True))
-    assert "no labels" in why["metric_oracle"]
+    assert "no fixed labels" in why["metric_oracle"]
     assert "init_loss" not in why
 
 
@@ -222,7 +222,7 @@ def test_the_engine_chooses_what_tells_most_for_its_time(exams: Callable[..., No
     kind = Weighed("general", "complaint")
     assert names(done.sats)[0] == choose(base, weigh(base, [], kind), [], kind)[0].test == "strong"
     assert "deaf" not in names(done.sats)
-    assert done.ended == "no exam that is left tells the explanations apart"
+    assert done.ended == "no remaining exam tells the explanations apart"
 
 
 def test_the_budget_is_kept(exams: Callable[..., None], clock: Clock) -> None:
@@ -239,7 +239,7 @@ def test_the_budget_is_kept(exams: Callable[..., None], clock: Clock) -> None:
     assert limits == [12.0, 12.0, 4.0]
     assert done.seconds == pytest.approx(24.0)
     assert done.ended == "the budget of 20 s was spent"
-    assert [item.why for item in done.skipped] == ["the budget was spent"]
+    assert [item.why for item in done.skipped] == ["the budget was used up"]
 
 
 def test_what_does_not_fit_any_more_is_skipped_with_its_reason(exams: Callable[..., None], clock: Clock) -> None:

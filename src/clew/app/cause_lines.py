@@ -1,4 +1,4 @@
-"""Lines of the source and of settings that a cause has to be mended in, where its clues were seen elsewhere: the line
+"""Lines of the source and of settings that a cause has to be fixed in, where its clues were seen elsewhere: the line
 that makes a value, not only the one that uses it.
 
 Each cause has words: of the line that does what it is about, and of the setting that it is about. Lines count where

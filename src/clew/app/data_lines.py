@@ -1,4 +1,4 @@
-"""Which lines of the source a fault of the data has to be mended in: where targets and inputs become tensors, where
+"""Which lines of the source a fault of the data has to be fixed in: where targets and inputs become tensors, where
 batches are put together, where the training rows are chosen.
 
 The run says where loaders were made and which function puts batches together; the rest is read in the source.

@@ -89,7 +89,7 @@ def rule(code: str) -> Rule:
 
 
 class Mended(NamedTuple):
-    """What fixing did: the new text of each changed file, how many findings it mended, and what is left."""
+    """What fixing did: the new text of each changed file, how many findings it fixed, and what is left."""
 
     changed: dict[str, tuple[str, str]]
     many: int

@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 COMMANDS = {
-    "run": "run a training script under observation and say what is wrong with it",
+    "run": "run a training script with instruments and report what is wrong with it",
     "lint": "silent bugs in source, found without running it",
-    "exam": "experiments on a training step: one batch learned by heart, noise for inputs, changed neighbours",
-    "log": "what the curves in somebody's log show",
-    "sweep": "same-seed sweeps: which value is better, and whether that can be said at all",
-    "runs": "the runs that were kept: list, compare, run again, clear out",
-    "show": "one run that was kept: its report, output, metrics, code",
+    "exam": "experiments on a training step: memorise one batch, replace inputs by noise, change the other examples",
+    "log": "what the curves of a log show",
+    "sweep": "same-seed sweeps: which value is better, and whether the evidence suffices",
+    "runs": "archived runs: list, compare, rerun, clean up",
+    "show": "one archived run: its report, output, metrics, code",
     "open": "the report of a run as a page, in a browser where there is one",
     "case": "debug by hand: enter what you saw, get credences and the next observation",
     "why": "what is known about a cause, a test, a claim or a symptom, with its sources",
-    "preflight": "before a long run: what would have gone wrong if it failed",
+    "preflight": "before a long run: what is most likely to go wrong",
     "evidence": "check the quotes of an evidence map, draw it, seal it",
     "casebook": "known faults in known-good programs: how many of them clew finds",
-    "completion": "print the line that switches shell completion on",
+    "completion": "print the line that enables shell completion",
 }
 
 

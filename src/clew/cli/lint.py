@@ -106,7 +106,7 @@ def output(options: Namespace, looked: lint.Looked, fixed: int) -> None:
         else:
             formats.page(result, load() if result.findings else {}, made, looked.given)
         if fixed:
-            made.line(f"{fixed} mended.")
+            made.line(f"{fixed} fixed.")
         if options.output:
             save(options.output, f"{made}\n")
         else:

@@ -41,7 +41,7 @@ def read(path: str, shown: str) -> Table:
     """The table in a file; `shown` is how the file is named to people."""
     ending = os.path.splitext(path)[1].lower()
     if ending not in READABLE:
-        raise Unread(f"files that end in {ending or 'nothing'} are not read")
+        raise Unread(f"files ending in {ending or 'nothing'} are not read")
     try:
         with opened(path) as file:
             table = _by_ending(file, shown, ending)
@@ -54,7 +54,7 @@ def read(path: str, shown: str) -> Table:
     except Exception as error:  # libraries raise whatever they like over a damaged file
         raise Unread(f"it cannot be read: {type(error).__name__}") from error
     if table.rows < FEWEST or not table.columns:
-        raise Unread(f"{table.rows} rows are too few to say anything")
+        raise Unread(f"{table.rows} rows are too few")
     return table
 
 
@@ -146,7 +146,7 @@ def _json(file: BinaryIO, shown: str) -> Table:
             columns = [column_of(shown, key, value[:MOST_ROWS]) for key, value in lists.items()]
             return Table(shown, len(columns[0].values), tuple(columns))
     if not isinstance(held, list):
-        raise ValueError("no list of records")
+        raise ValueError("not a list of records")
     return _records(held[:MOST_ROWS], shown, 0, len(held) <= MOST_ROWS)
 
 
@@ -189,11 +189,11 @@ def _arrays(file: BinaryIO, shown: str, ending: str) -> Table:
     with ExitStack() as stack:
         parts = {"": file} if ending == ".npy" else stack.enter_context(npz_members(file))
         if {*parts} >= SPARSE:
-            raise Unread("it holds a sparse matrix, whose entries are no rows")
+            raise Unread("it holds a sparse matrix, whose entries are not rows")
         heads = {key: array_head(part) for key, part in parts.items()}
         heads = {key: head for key, head in heads.items() if head.shape and head.dtype.kind in "fiubUS"}
         if not heads:
-            raise ValueError("no arrays of numbers")
+            raise ValueError("no numeric arrays")
         counts = [head.shape[0] for head in heads.values()]
         rows = max(set(counts), key=lambda count: (counts.count(count), count))
         heads = {key: head for key, head in heads.items() if head.shape[0] == rows}

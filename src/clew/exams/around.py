@@ -77,11 +77,9 @@ class Around:
     def beyond(self) -> str:
         why = self.table.get("drawn", "")
         if why:
-            return f"what {self.place('augmentation') or 'the script'} puts on the inputs by chance: {why}"
+            return f"what {self.place('augmentation') or 'the script'} applies to the inputs at random: {why}"
         loader = self.table.get("loader", "")
-        return (
-            f"what the loader puts on its rows by chance ({loader}): the rows before it were not seen" if loader else ""
-        )
+        return f"random augmentation in the loader ({loader}): the rows before it were not observed" if loader else ""
 
 
 def _moves(values: list[float]) -> bool:

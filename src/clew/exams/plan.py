@@ -201,11 +201,11 @@ def _beside(exam: Exam, knowledge: Knowledge, known: dict[str, Clue], options: O
     if options.only:
         return ""
     if exam.test in known:
-        return f"{exam.test} was answered already: {known[exam.test].outcome}"
+        return f"{exam.test} is already answered: {known[exam.test].outcome}"
     if options.domain == "rl" and exam.name in OF_LABELS and not options.only:
-        return "what an agent learns from are no labels: its targets move, and its states come again"
+        return "an RL agent has no fixed labels: its targets move and its states recur"
     if not weighing.applies(knowledge, knowledge.tests[exam.test], options.domain):
-        return f"makes no sense for a subject of kind {options.domain}"
+        return f"does not apply to the domain {options.domain}"
     return ""
 
 
@@ -253,7 +253,7 @@ def examine(
         return Examined((), (), empty, empty.skipped, True, "interrupted", time.monotonic() - began)
     if interrupted:
         held.ended = "interrupted"
-        held.skip_rest("interrupted before it was made")
+        held.skip_rest("interrupted before it ran")
     return Examined(
         tuple(held.sats),
         tuple(held.made),
@@ -284,7 +284,7 @@ class _Sitting:
         self.sats: list[Sat] = []
         self.made: list[Clue] = []
         self.skipped: list[Skipped] = []
-        self.ended = "every exam that applies was made"
+        self.ended = "every exam that applies was run"
         self.kind = weighing.Subject(options.domain, options.setting)
         self.at = began
 
@@ -310,10 +310,10 @@ class _Sitting:
             left = self.left()
             if left <= 0:
                 self.ended = f"the budget of {self.budget:.0f} s was spent"
-                self.skip_rest("the budget was spent")
+                self.skip_rest("the budget was used up")
                 return
             if planned.seconds > left:
-                self.ended = "what was left did not fit into the budget"
+                self.ended = "the remaining exams did not fit into the budget"
                 why = f"would take about {planned.seconds:.0f} s, and {left:.0f} s of the budget were left"
                 self.skipped.append(Skipped(planned.exam, why))
             else:
@@ -350,8 +350,8 @@ class _Sitting:
         if not self.options.thorough:
             able = [choice for choice in able if choice.gain >= LEAST_WORTH * (1.0 + choice.cost)]
         if not able:
-            self.ended = "no exam that is left tells the explanations apart"
-            self.skip_rest("would tell too little now for the time it takes")
+            self.ended = "no remaining exam tells the explanations apart"
+            self.skip_rest("would tell too little for its time")
             return None
         best = max(able, key=lambda choice: choice.worth)
         return left[best.test]._replace(why=f"worth {best.gain:.2g} bits")

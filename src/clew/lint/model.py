@@ -16,7 +16,7 @@ class Edit(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """A change that mends the finding. A safe one keeps everything the author can have meant."""
+    """A change that fixes the finding. A safe one keeps everything the author can have meant."""
 
     says: str
     safe: bool

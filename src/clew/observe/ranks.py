@@ -109,7 +109,7 @@ def _meant_alike(ranks: Traces, number: str, parts: list[str]) -> tuple[bool, st
     talks = [rank[TALK, ""].values for rank in ranks if (TALK, "") in rank]
     silent = all(len(talk) > 1 and talk[0] == talk[-1] for talk in talks)  # NaN equals nothing
     if silent and len(talks) == len(ranks) and all(("loss", "") in rank for rank in ranks):
-        return True, "no gradient was ever exchanged between the ranks"
+        return True, "the ranks never exchanged gradients"
     return False, ""
 
 

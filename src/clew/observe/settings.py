@@ -2,7 +2,7 @@
 data enters: loaders, what puts batches together, the loss; and the functions of the user's that one training step ran.
 
 Answers no test. What it leaves behind lets the report name the line of a configuration file that a value came from, and
-the line of the source that a fault of the data has to be mended in.
+the line of the source that a fault of the data has to be fixed in.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _main(columns: list[Column], rows: int) -> Array | None:
 def _judged(part: Part, cache: list[Column], source: list[Column]) -> Found:
     x, y = inputs(source, part.rows), _main(cache, part.rows)
     if x is None or y is None:
-        return Found(Unclear("one of the two files holds nothing that varies"), 0)
+        return Found(Unclear("one of the two files holds only constants"), 0)
     fitted = fit(x, y, [part.rows])
     now = fitted.score[0]
     alone = Family((part,))
@@ -87,8 +87,8 @@ def _judged(part: Part, cache: list[Column], source: list[Column]) -> Found:
                 continue
             says = (
                 f"{spoken(part, cache[0], stripe.first, stripe.last)} hold what belongs to {source[0].file} "
-                f"{counted(abs(shift))} {('before' if shift > 0 else 'after')}: the cache was made from rows "
-                "in another order."
+                f"{counted(abs(shift))} {('before' if shift > 0 else 'after')}: the cache was built from rows "
+                "in a different order."
             )
             where = place(part, cache[0], stripe.first, stripe.last)._replace(column=None)
             gain = float((then - now)[stripe.chosen].sum())
@@ -101,4 +101,4 @@ def _judged(part: Part, cache: list[Column], source: list[Column]) -> Found:
         says = f"The rows of {cache[0].file} are unrelated to those of {source[0].file} {told}."
         where = place(part, cache[0])._replace(column=None)
         return Found(Saw("unrelated", told=fitted.told[0]).at(where).saying(says), 3)
-    return Found(Saw("fits", told=fitted.told[0]).saying(f"{cache[0].file} fits the rows of {source[0].file}."), 1)
+    return Found(Saw("fits", told=fitted.told[0]).saying(f"{cache[0].file} matches the rows of {source[0].file}."), 1)

@@ -47,7 +47,7 @@ def look(held: Look) -> Iterator[Found]:
     if some:
         yield Found(Saw("varied").saying("Every column varies in every file and range of rows."), 0.5)
     else:
-        yield Found(Unclear("no columns of numbers"), 0)
+        yield Found(Unclear("no numeric columns"), 0)
 
 
 def _numbers(family: Family, name: str) -> Iterator[Found]:
@@ -188,7 +188,7 @@ def _texts(family: Family, name: str) -> Iterator[Found]:
 
 
 def _streams(family: Family) -> Iterator[Found]:
-    """Encoded text in random order: neighbours tell nothing about each other, as they do in the other file."""
+    """Encoded text in random order: neighbours do not predict each other, as they do in the other file."""
     told = []
     for part in family.parts:
         column = part.columns[0]
@@ -200,7 +200,7 @@ def _streams(family: Family) -> Iterator[Found]:
         if part.role != HELD and best > 0.2 and value < 0.1 * best:
             says = (
                 f"Neighbouring tokens of {column.file} carry no information about each other ({value:.2f} "
-                f"nats, {best:.2f} in the other file): its text is in random order."
+                f"nats, {best:.2f} in the other file): its text is shuffled."
             )
             yield Found(Saw("part_emptied", order=value).at(place(part, column)).saying(says), 4)
 

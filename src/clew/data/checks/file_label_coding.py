@@ -37,7 +37,7 @@ def look(held: Look) -> Iterator[Found]:
     if some:
         yield Found(Saw("same").saying("The target has the same values in all files."), 0.5)
     else:
-        yield Found(Unclear("no two files hold the same target with few values"), 0)
+        yield Found(Unclear("no two files hold the same class label"), 0)
 
 
 def _values(part: Part, name: str) -> tuple[float, ...] | None:

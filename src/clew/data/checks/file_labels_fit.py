@@ -55,10 +55,10 @@ def judged(family: Family) -> Found:
     aim = next((column for column in columns if column.name == family.target), None)
     rows = family.rows
     if aim is None or rows < 2 * FEWEST or rows > 3 * MOST_ROWS:
-        return Found(Unclear("the files have too few or too many rows for this"), 0)
+        return Found(Unclear("the files have too few or too many rows for this check"), 0)
     y = target(aim, rows)
     if y is None:
-        return Found(Unclear(f"{aim.title} holds a single value"), 0)
+        return Found(Unclear(f"{aim.title} has a single value"), 0)
     told: list[tuple[str, Fit]] = []
     for file, group in _by_file(columns, aim).items():
         x = inputs(group, rows)
@@ -248,7 +248,7 @@ def chance(family: Family, aim: Column, fitted: Fit) -> Found | None:
     stripe = best[1]
     column = stripe.part.column(aim.name) or aim
     inside, outside = correlation(fitted, stripe.chosen), correlation(fitted, ~stripe.chosen)
-    what = "the file name of a row does not match the row" if aim.name == FILE else f"nothing tells {column.title}"
+    what = "the file name of a row does not match the row" if aim.name == FILE else f"nothing predicts {column.title}"
     says = (
         f"In {spoken(stripe.part, column, stripe.first, stripe.last)} {what} (score {inside:.2f}), while the "
         f"rest is predicted with {outside:.2f}."
@@ -290,7 +290,7 @@ def noisy(family: Family, aim: Column, fitted: Fit) -> Found | None:
     column = part.column(aim.name) or aim
     says = (
         f"Other columns predict {column.title} of {column.file} with score {inside:.2f} and that of the "
-        f"held-out rows with {outside:.2f}: many labels in {column.file} are not those of their rows."
+        f"held-out rows with {outside:.2f}: many labels in {column.file} belong to other rows."
     )
     return Found(Saw("noisy", told=inside, elsewhere=outside).at(place(part, column)).saying(says), 2)
 
@@ -315,7 +315,7 @@ def _flat(family: Family, aim: Column, fitted: Fit) -> Found | None:
     column = part.column(aim.name) or aim
     says = (
         f"{100 * overall:.0f} % of the values of {column.title} in {column.file} contradict the other "
-        f"columns, and {100 * there:.0f} % do so in the easiest rows"
+        f"columns, as do {100 * there:.0f} % do so in the easiest rows"
     )
     says += ", with no preferred class: labels that are wrong at random look like this." if at_random else "."
     answer = Saw("noisy" if at_random else "contradicted", told=1 - overall, elsewhere=1 - there)

@@ -35,7 +35,7 @@ def look(held: Look) -> Iterator[Found]:
     if some:
         yield Found(Saw("complete").saying("Every number in the files is present and finite."), 0.5)
     else:
-        yield Found(Unclear("no columns of numbers"), 0)
+        yield Found(Unclear("no numeric columns"), 0)
 
 
 def _bad(part: Part, column: Column) -> Iterator[Found]:

@@ -30,7 +30,7 @@ def look(held: Look) -> Iterator[Found]:
                 some = True
                 yield _ordered(part)
     if not some:
-        yield Found(Unclear("no column of dates"), 0)
+        yield Found(Unclear("no date column"), 0)
 
 
 def follows(values: Array) -> float:
@@ -43,7 +43,7 @@ def _ordered(part: Part) -> Found:
     time = next(column for column in part.columns if column.kind == "time")
     numbers = [column for column in part.columns if column.kind == "number"]
     if not numbers:
-        return Found(Unclear("no numbers beside the dates"), 0)
+        return Found(Unclear("no numeric columns beside the dates"), 0)
     if len(np.unique(time.values)) < 0.9 * part.rows:
         return Found(Unclear("many rows share a date, as where several series follow each other"), 0)
     order = np.argsort(time.values, kind="stable")

@@ -89,9 +89,9 @@ def look(held: Look) -> Iterator[Found]:
             yield from _column(family, name)
         yield from words(family)
     if some:
-        yield Found(Saw("same").saying("Every column is in one unit in all files and rows."), 0.5)
+        yield Found(Saw("same").saying("Every column has one unit in all files and rows."), 0.5)
     else:
-        yield Found(Unclear("no columns of numbers"), 0)
+        yield Found(Unclear("no numeric columns"), 0)
 
 
 def _two_values(family: Family, name: str) -> bool:
@@ -122,7 +122,7 @@ def _column(family: Family, name: str) -> Iterator[Found]:
             change = changed(samples[index], rest, 2.0 if part.role == HELD else LEAST_FACTOR)
             turned = change is None and _turned(part.column(name), [family.parts[at].column(name) for at in others])
             if turned:
-                yield _found(family, part, name, None, "red for blue: its channels are in the opposite order")
+                yield _found(family, part, name, None, "BGR instead of RGB: its channels are reversed")
                 continue
             if change is not None and not _all_change(family, name, index, others):
                 yield _found(family, part, name, None, change.says)

@@ -61,9 +61,9 @@ def trace(lab: Lab, batch: Batch, poisoned: Callable[[str], Batch], part: Part) 
     with _Sorts() as sorts:  # type: ignore[no-untyped-call]
         again, _ = _walk(lab, model, batch, 1)
     if sorts.found and part_changed(clean, again, part) is not None:
-        raise ClewError("examples are put in another order and each draws noise by its place in it.")
+        raise ClewError("examples are reordered, and each draws noise by its position.")
     if kept := kept_by_training(lab, model, batch, poisoned("sentinel")):
-        raise ClewError(f"the captured step writes into {kept}, and through it examples reach one another.")
+        raise ClewError(f"the captured step writes into {kept}, which lets examples affect one another.")
     return Crossing("nan and other values" if reached is not None else "other values", name, kind, place, size)
 
 

@@ -193,7 +193,7 @@ def _whole_labels(lab: Lab, flat: torch.Tensor) -> Labels:
 
 
 def output_width(lab: Lab) -> int:
-    """How many numbers the model gives for one example; 0 when its output does not go by example."""
+    """How many numbers the model gives for one example; 0 when its output has no batch axis."""
     # Not a fresh copy of the lab's: the width is right also where the values of a replayed step are not.
     model = lab.subject.copy().eval()
     count = rows(lab.batch)
@@ -272,7 +272,7 @@ def named_seldom(inputs: Inputs) -> str:
         usual.append(int(counts[own].float().median()))
     if max(usual) >= OFTEN:
         return ""
-    return f"the inputs are names of things, most of which {inputs.examples} examples name {max(usual)} times or less"
+    return f"the inputs are ids, most of which {inputs.examples} examples name {max(usual)} times or fewer"
 
 
 def by_example(tensor: torch.Tensor) -> torch.Tensor:

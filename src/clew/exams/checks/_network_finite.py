@@ -151,9 +151,9 @@ def forward_origin(lab: Lab, model: torch.nn.Module, batch: Batch, step: int) ->
                 return f"{name or 'a value from outside the model'} was not finite before {bad.operation} used it"
             bad = known[0]
     if bad is None:
-        return "the loss was not finite, and the operation that made it so was not seen"
+        return "the loss was not finite, and the operation that caused it was not seen"
     if not bad.outcome:
-        return f"an infinity that was put in on purpose became NaN in {bad.operation}"
+        return f"a deliberate infinity became NaN in {bad.operation}"
     known_place = lab.place(bad.module) if bad.module else None
     if bad.line is None and known_place is None:
         with lab.seeded(step):
@@ -216,7 +216,7 @@ def backward_origin(lab: Lab, model: torch.nn.Module, batch: Batch, step: int) -
         leaves = [held for held in model.parameters() if held.requires_grad]
         torch.autograd.grad(loss, leaves, allow_unused=True)
     if not made:
-        return "gradients were not finite although the loss was, and the operation that made them so was not seen"
+        return "gradients were not finite although the loss was, and the operation that caused it was not seen"
     node, fed = made[0]
     name = bare(node)
     return Found(STEEP.get(name, "in_overflow"), f"the derivative of {name.lower()}", fed, place_of(node, seen, lab))

@@ -25,7 +25,7 @@ def layout(batch: Batch) -> Layout | str:
     """Where the examples lie; a sentence when that cannot be said."""
     shapes = [tensor.shape for tensor in tensors(batch.inputs) if tensor.dim()]
     if not shapes:
-        return "the inputs hold no tensor with examples"
+        return "the inputs hold no tensor with a batch axis"
     count = rows(batch)
     second = {shape[1] for shape in shapes if len(shape) > 1}
     target = next((tensor.shape for tensor in tensors(batch.target) if tensor.dim()), None)
@@ -40,7 +40,7 @@ def layout(batch: Batch) -> Layout | str:
     elif len(second) == 1 and all(len(shape) > 1 for shape in shapes):
         found = Layout(second.pop(), 1, False)
     if found is None:
-        return "the inputs do not agree on a number of examples"
+        return "the inputs disagree on the number of examples"
     if found.examples < 2:
         return "the batch holds a single example"
     return related(batch, found.examples) or found
@@ -50,7 +50,7 @@ def related(batch: Batch, examples: int) -> str:
     """Whether an input beside others says which examples go with which, as the edges of a graph do, in words."""
     shapes = [tuple(tensor.shape[:2]) for tensor in tensors(batch.inputs) if tensor.dim()]
     if len(shapes) > 1 and (examples, examples) in shapes:
-        return f"an input of {examples} by {examples} relates the examples to one another"
+        return f"an input of {examples} by {examples} relates the examples to each other"
     return ""
 
 

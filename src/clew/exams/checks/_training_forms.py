@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from clew.exams.batches import Batch, is_values, tensors
 from clew.exams.checks._data_tables import is_label, named
 
-TWICE = "cross-entropy of probabilities taken for logits"
+TWICE = "cross-entropy of probabilities treated as logits"
 
 
 class Form(NamedTuple):
@@ -126,7 +126,7 @@ def _shares(output: torch.Tensor, target: torch.Tensor) -> Iterator[Form]:
     def soft(held: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(held, target.to(held.dtype), reduction="none")
 
-    yield Form("cross-entropy with shares", "shares", soft, output.shape[1], True)
+    yield Form("cross-entropy with soft labels", "shares", soft, output.shape[1], True)
 
 
 def _numbers(output: torch.Tensor, target: torch.Tensor) -> Iterator[Form]:

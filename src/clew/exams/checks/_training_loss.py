@@ -112,7 +112,7 @@ def recognise(lab: Lab, model: nn.Module, batches: Sequence[Batch]) -> Known | s
             continue  # the loss does not bear such an output: it is another one
         if known is not None:
             return known
-    return "the loss is none of those whose value for a guess is known"
+    return "the loss is not one whose chance level is known"
 
 
 # --- which one it is

@@ -1,17 +1,17 @@
-"""Is there a part whose removal mends training?
+"""Is there a component whose removal fixes training?
 
 Trains a copy for some steps with the user's optimiser as it is. Where the loss does not fall, trains another without
-dropout, augmentation, weight decay, schedule and clipping. Where that learns, puts the parts back one at a time and
+dropout, augmentation, weight decay, schedule and clipping. Where that learns, restores the parts one at a time and
 names those that stop it. Of a captured step, clipping and the course of the rate are those of the run, the whole course
 pressed into the steps of the exam; augmentation is what the script or its model put on the inputs with torch's random
 numbers.
 
-Why it matters: a part that can be left out is the cheapest suspect, and a core that fails alone clears them all.
-Cannot tell: a faulty part from a sound one that is too strong; augmentation in the loader, or by numbers that Python
-draws, since the rows before it were not seen. A given subject says what it does around a step (`schedule`, `horizon`,
-`clip`, `plain_batches`).
-Silent when: the loss falls as things are, or does not fall without any of them either; a rate that only rises is a slow
-start and no part. Unclear where there is nothing to leave out.
+Why it matters: a part that can be left out is the cheapest suspect, and a bare loop that fails alone clears them all.
+Cannot tell: a faulty part from a sound one that is too strong; augmentation in the loader, or by Python's own random
+numbers, since the rows before it were not observed. A given subject says what it does around a step (`schedule`,
+`horizon`, `clip`, `plain_batches`).
+Silent when: the loss falls already, or does not fall without any of them either; a rising rate is a slow start and not
+a part. Unclear where there is nothing to leave out.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def examine(lab: Lab) -> Answer:
     parts = present(lab)
     beyond = lab.subject.beyond()
     if not parts and beyond:
-        return Unclear(f"nothing is there to leave out but {beyond}")
+        return Unclear(f"there is nothing to leave out except {beyond}")
     if not parts:
-        return Unclear("the step holds nothing that could be left out: no dropout, decay, schedule or clipping")
-    beyond = f" Left in throughout: {beyond}." if beyond else ""
+        return Unclear("the step has no dropout, weight decay, schedule or clipping to leave out")
+    beyond = f" Kept throughout: {beyond}." if beyond else ""
     start = _measured(lab, lab.fresh())
     if not math.isfinite(start) or start == 0:
         return Unclear(f"the loss starts at {start:.3g}")
@@ -84,7 +84,7 @@ def examine(lab: Lab) -> Answer:
 
 
 def _share(fall: float) -> str:
-    return f"{fall:.0%}" if math.isfinite(fall) else "nothing that is finite"
+    return f"{fall:.0%}" if math.isfinite(fall) else "a non-finite number"
 
 
 def present(lab: Lab) -> list[str]:

@@ -1,11 +1,11 @@
 """Which share of the hidden tanh and sigmoid values is pinned at its limit?
 
-Looks at the tanh and sigmoid values that a later layer takes in, on a few batches in training mode.
+Looks at the tanh and sigmoid values that a later layer uses, on a few batches in training mode.
 
 Why it matters: at its limit such a unit has no slope, and little gradient passes through the layer.
-Cannot tell: what pushes the values out, be it inputs, weights or a rate.
-Silent when: the values are gates, an attention or an output: only what a layer with weights takes in counts. Pictures
-of at most four channels are no hidden units.
+Cannot tell: what drives the values there: inputs, weights or the rate.
+Silent when: the values are gates, an attention or an output: only inputs of a layer with weights count. Images of at
+most four channels are not hidden units.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def examine(lab: Lab) -> Answer:
         output, seen = walked(lab, model, batch)
         nodes = graph(roots(output))
         if not nodes:
-            return Unclear("the output has no graph to look at")
+            return Unclear("the output has no graph")
         users = users_of(nodes)
         hidden = [node for node in reversed(nodes) if squashes(node) and feeds_layer(node, users)]
         for at, node in enumerate(hidden):

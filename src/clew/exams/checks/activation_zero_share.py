@@ -1,11 +1,11 @@
 """Which share of the units in a layer is zero for every example?
 
-Looks at what rectifiers give out on a few batches in training mode, wherever they stand in the graph and however they
+Looks at the outputs of ReLUs on a few batches in training mode, wherever they stand in the graph and however they
 were written. A unit is silent when it is zero for all examples.
 
 Why it matters: such a unit passes no gradient back, so its own weights cannot bring it back.
-Cannot tell: what killed the units; units silent on these examples may answer to others.
-Silent when: zeros come from elsewhere than a rectifier behind a layer, as in masks, one-hot codes and dropout.
+Cannot tell: what killed the units; units silent on these examples may respond to others.
+Silent when: zeros do not come from a ReLU behind a layer, as in masks, one-hot codes and dropout.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def examine(lab: Lab) -> Answer:
         elif [layer.silent.numel() for layer in layers] == [layer.silent.numel() for layer in found]:
             layers = [was._replace(silent=was.silent & now.silent) for was, now in zip(layers, found, strict=True)]
     if not layers:
-        return Unclear("no rectifier behind a layer was seen")
+        return Unclear("no ReLU behind a layer was seen")
     shares = [float(layer.silent.float().mean()) for layer in layers]
     worst = max(range(len(shares)), key=lambda at: shares[at])
     share, layer = shares[worst], layers[worst]

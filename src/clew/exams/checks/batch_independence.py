@@ -3,10 +3,10 @@
 In eval mode takes the gradient of one example's output with respect to the inputs of the others, which must be exactly
 zero, and replaces the others to see whether the output moves by more than rounding.
 
-Why it matters: a reshape in the place of a transpose, or a layer over the wrong axis, mixes examples without any error.
-Cannot tell: mixing that is wanted (contrastive heads, graphs, minibatch discrimination). Mixing in training mode only.
+Why it matters: a reshape instead of a transpose, or a layer over the wrong axis, mixes examples without any error.
+Cannot tell: intended mixing (contrastive heads, graphs, minibatch discrimination). Mixing in training mode only.
 Silent when: batch norm mixes examples in training mode, as it should; the loss compares examples with one another; a
-recurrent layer reads one sequence whose steps lie on the first axis; training keeps something of its batches in the
+recurrent layer reads one sequence whose steps lie on the first axis; training stores something of its batches in the
 model, such as a codebook.
 """
 
@@ -53,8 +53,8 @@ def examine(lab: Lab) -> Answer:
     turned = Layout(second, 1 - held.axis, False) if (second := _other_axis(lab.batch, held)) else None
     if turned is not None and not isinstance(around := look(lab, model, turned), Unclear) and around.outcome != "mixes":
         return Unclear(
-            f"values pass along axis {held.axis} of the inputs and not along axis {turned.axis}; which of the two "
-            "counts the examples, the batch does not say"
+            f"values pass along axis {held.axis} of the inputs and not along axis {turned.axis}; which of the "
+            "two is the batch axis is unclear"
         )
     return answer
 
@@ -65,7 +65,7 @@ def look(lab: Lab, model: torch.nn.Module, held: Layout) -> Saw | Unclear:
     if not known:
         return Unclear("the model's output holds no value per example")
     if any(_compares(value, held.examples) for value in tensors(output)):
-        return Unclear("the output has a value for every two examples: it compares them with one another by design")
+        return Unclear("the output has a value for every pair of examples: it compares them by design")
     changed, seen_again = False, seen
     for row in dict.fromkeys((0, held.examples // 2, held.examples - 1)):
         lab.check()
@@ -88,13 +88,13 @@ def look(lab: Lab, model: torch.nn.Module, held: Layout) -> Saw | Unclear:
         if leak:
             return _mixes(lab, row, leak, None)
     if not changed:
-        return Unclear("all examples of the batch are alike, so replacing some changes nothing")
+        return Unclear("all examples of the batch are equal, so replacing some changes nothing")
     if all(apart_by(value[row], value[0]) <= tolerance(value[0]) for value in known for row in range(1, len(value))):
         # What does not depend on its own example says nothing of others; on the way they may be mixed all the same.
         at = _first_mixed(seen, seen_again, held.examples - 1, held)
         if at is not None:
             return _mixes(lab, held.examples - 1, 0.0, at)
-        return Unclear("the output is the same for every example, so that it shows nothing of the others")
+        return Unclear("the output is the same for every example, so it cannot show an influence")
     return Saw("independent", examples=held.examples)
 
 

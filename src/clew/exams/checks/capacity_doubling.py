@@ -1,8 +1,8 @@
 """Does a model of twice the width fit the same batch clearly better?
 
 The wider model is two copies side by side whose outputs are averaged; the second copy's weights are those of the first
-in another order. Both learn one batch by heart for as many steps, and the better of two rates counts. Losses below a
-twentieth of the first one count as that: there the batch is fitted, and nothing is left to gain.
+in another order. Both memorise one batch for as many steps, and the better of two rates counts. Losses below a
+twentieth of the first one count as that: there the batch is already fitted.
 
 Why it matters: what the parameterisation cannot express, no training will find.
 Cannot tell: a ceiling that width does not lift, such as a fixed output range, a missing input or a narrow layer that
@@ -35,7 +35,7 @@ FITTED = 0.05
 @exam("capacity_doubling", needs=("loss",), seconds=10.0, steps=3 * len(RATES) * STEPS)
 def examine(lab: Lab) -> Answer:
     if is_given(lab) and lab.subject.loss is None:
-        return Unclear("the model makes its loss itself, so that two outputs cannot be averaged before it")
+        return Unclear("the model computes its own loss, so two outputs cannot be averaged before it")
     batch = fewer(lab.batch, ROWS)
     try:
         start = _first_loss(lab, batch)
@@ -43,18 +43,17 @@ def examine(lab: Lab) -> Answer:
         batch = lab.batch  # a captured step may know one size only
         start = _first_loss(lab, batch)
     if not math.isfinite(start) or start <= 0:
-        return Unclear(f"the loss starts at {start:.3g}, and how low it could get is not known")
+        return Unclear(f"the loss starts at {start:.3g}, and its lower bound is unknown")
     narrow = _best(lab, batch, 1, FITTED * start)
     if narrow <= FITTED * start:
         # Nothing is left to gain, so the wider model is not even tried.
         return Reading(wide_over_narrow_loss=1.0, fitted=True, narrow=narrow, initial=start)
     if several_outputs(lab, batch):
-        return Unclear("the model has several outputs, and the mean of each over two copies is no output of a model")
+        return Unclear("the model has several outputs, which cannot be averaged over two copies")
     wide = _best(lab, batch, 2, FITTED * start)
     if wide < narrow / 2 and rebuilds_input(batch):
         return Unclear(
-            f"twice the width brings the loss from {narrow:.3g} to {wide:.3g}; a model that rebuilds its input is "
-            "narrow on purpose"
+            f"twice the width brings the loss from {narrow:.3g} to {wide:.3g}; an autoencoder is narrow on purpose"
         )
     floor = FITTED * start
     ratio = max(wide, floor) / max(narrow, floor)

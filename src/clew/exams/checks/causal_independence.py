@@ -1,9 +1,9 @@
 """Does the output at a position depend on later positions?
 
-Where the target is the input moved by one position, replaces all inputs after a cut by others and compares the outputs
+Where the target is the input moved by one position, replaces all inputs after a cut and compares the outputs
 up to the cut, in eval mode.
 
-Why it matters: a model that sees the answer trains to a loss near zero and can generate nothing.
+Why it matters: a model that sees the target trains to a loss near zero and can generate nothing.
 Cannot tell: whether looking ahead is allowed in a model that does not predict the next position; a target that was not
 moved (see leak_tracer).
 Silent when: nothing says that the next position is predicted, as in encoders, taggers and autoencoders.
@@ -41,7 +41,7 @@ def examine(lab: Lab) -> Answer:
     model = lab.fresh(training=False)
     stream = find_stream(lab, model)
     if stream is None:
-        return Unclear("nothing says that the model predicts the next position: no target is the input moved by one")
+        return Unclear("the model does not seem to predict the next position: no target is the input shifted by one")
     output, seen = seeded_walk(lab, model, lab.batch)
     known = outputs_by_position(output, stream)
     if not known:

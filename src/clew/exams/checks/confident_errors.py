@@ -4,8 +4,8 @@ Sorts the wrong predictions on validation batches (or on the training batches, w
 looks at the top 50: which label was taken for which, and whether brightness, contrast or emptiness of the input sets
 them apart from what was right. When the lab keeps files, they are written out for a person to look at.
 
-Why it matters: wrong labels, another preprocessing and forgotten classes sit at the top of this list.
-Cannot tell: a wrong label from a wrong prediction without a person to look; classes that really are alike.
+Why it matters: wrong labels, different preprocessing and forgotten classes are at the top of this list.
+Cannot tell: a wrong label from a wrong prediction without a look by a person; classes that really are alike.
 Silent when: the mistakes are spread as the labels are. Unclear for a model that is no better than the most frequent
 class, for targets that are values, for labels of positions, and for fewer than ten mistakes.
 Sources: worst-mistakes
@@ -65,7 +65,7 @@ def examine(lab: Lab) -> Answer:
     wrong = wrong[judged.confidence[wrong].argsort(descending=True)][:TOP]
     _keep(lab, batches, judged, wrong)
     if len(wrong) < FEWEST:
-        return Unclear(f"{len(wrong)} mistakes among {len(judged.labels)} examples are too few to have a pattern")
+        return Unclear(f"{len(wrong)} mistakes among {len(judged.labels)} examples are too few to show a pattern")
     return _judge(judged, wrong, batches)
 
 
@@ -79,8 +79,8 @@ def _judge(judged: Judged, wrong: torch.Tensor, batches: Sequence[Batch]) -> Ans
     noise = math.sqrt(frequent * (1 - frequent) / len(judged.labels))
     if accuracy <= frequent + 2 * noise:
         return Unclear(
-            f"{100 * accuracy:.0f} % are right, no better than the most frequent class with {100 * frequent:.0f} %: "
-            f"such mistakes say nothing yet"
+            f"{100 * accuracy:.0f} % are right, no better than the most frequent class with "
+            f"{100 * frequent:.0f} %: such mistakes are not informative yet"
         )
     pairs = Counter(zip(judged.labels[wrong].tolist(), judged.named[wrong].tolist(), strict=True))
     (label, said), most = pairs.most_common(1)[0]
@@ -88,13 +88,14 @@ def _judge(judged: Judged, wrong: torch.Tensor, batches: Sequence[Batch]) -> Ans
     share = most / len(wrong)
     if share >= max(PAIR_SHARE, expected + PAIR_EXCESS) and _tail(most, len(wrong), expected) < SURE:
         return Saw("systematic", **figures, label=label, said=said, share=round(share, 4)).saying(
-            f"{most} of the {len(wrong)} most confident mistakes take label {label} for {said}; "
+            f"{most} of the {len(wrong)} most confident mistakes predict {said} for label {label}; "
             f"{100 * expected:.0f} % would be expected."
         )
     trait, apart = _trait(judged, wrong, batches)
     if max(apart, 1 - apart) >= APART:
         return Saw("systematic", **figures, trait=trait, separation=round(apart, 4)).saying(
-            f"The mistakes differ from what was right in the {trait} of their inputs (area under curve {apart:.2f})."
+            f"The mistakes differ from the correct predictions in the {trait} of their inputs (area under "
+            f"curve {apart:.2f})."
         )
     return Saw("scattered", **figures, share=round(share, 4)).saying(
         f"The {len(wrong)} most confident mistakes share neither labels nor kinds of input."
@@ -136,7 +137,7 @@ def _renamed(judged: Judged) -> str:
     if len(said) < 3 or len(set(said.values())) < len(said):
         return ""
     few = ", ".join(f"{label} for {answer}" for label, answer in list(said.items())[:3])
-    return f"Labels are taken for other ones throughout: {few}."
+    return f"Labels are consistently confused: {few}."
 
 
 def expected_share(judged: Judged, label: int) -> float:

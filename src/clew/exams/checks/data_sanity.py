@@ -1,11 +1,11 @@
-"""Do shapes, types, ranges and labels of the batches look as data should?
+"""Do shapes, types, ranges and labels of the batches look sound?
 
-Looks at all batches at hand: values that are not finite, examples that are all alike, labels that are all masked, all
-equal or outside what the output has room for, features that are constant or doubled.
+Looks at all available batches: values that are not finite, examples that are all equal, labels that are all masked, all
+equal or outside the range of the output, features that are constant or doubled.
 
 Why it matters: most silent faults sit in the data, and these readings cost nothing.
-Cannot tell: labels in range that are wrong; whether a constant feature is meant (borders of images, padding); whether
-batches that come again are a new epoch or a stale loader.
+Cannot tell: labels in range that are wrong; whether a constant feature is intended (borders of images, padding);
+whether batches that come again are a new epoch or a stale loader.
 Silent when: constant or doubled features are fewer than nine in ten or the inputs are mostly zeros, as counts of words
 are, and when an output has more classes than the labels use.
 Sources: look-at-the-data, labels-match-inputs
@@ -35,13 +35,13 @@ BINARY_LOSSES = ("BCELoss", "BCEWithLogitsLoss", "binary_cross_entropy", "binary
 def examine(lab: Lab) -> Answer:
     count = sum(rows(batch) for batch in lab.batches)
     if not count:
-        return Unclear("the inputs do not agree on a number of examples")
+        return Unclear("the inputs disagree on the number of examples")
     figures = _figures(lab)
     for found in (_nonfinite(lab), _labels(lab), _inputs(lab)):
         if found is not None:
             outcome, says = found
             return Saw(outcome, **figures).at(lab.place()).saying(says)
-    return Saw("sound", **figures).saying(f"{count} examples in {len(lab.batches)} batches look as data should.")
+    return Saw("sound", **figures).saying(f"{count} examples in {len(lab.batches)} batches look sound.")
 
 
 def _figures(lab: Lab) -> dict[str, Value]:
@@ -82,7 +82,7 @@ def _labels(lab: Lab) -> tuple[str, str] | None:
         ignored = getattr(lab.subject.loss, "ignore_index", -100)
         held = [part for batch in lab.batches for part in [target_of(batch)] if part is not None]
         if all(bool((part == ignored).all()) for part in held):
-            return "labels_masked", f"All targets of {len(held)} batches are {ignored}, which the loss leaves out."
+            return "labels_masked", f"All targets of {len(held)} batches are {ignored}, which the loss ignores."
         counted = torch.cat([part[part != ignored].flatten() for part in held])
         width = _classes(lab, target)
         if width and (int(counted.max()) >= width or int(counted.min()) < 0):
@@ -137,7 +137,8 @@ def _inputs(lab: Lab) -> tuple[str, str] | None:
         if constant + doubled >= USELESS:
             return (
                 "features_empty",
-                f"{100 * constant:.0f} % of the input features are constant, {100 * doubled:.0f} % copies of others.",
+                f"{100 * constant:.0f} % of the input features are constant, {100 * doubled:.0f} % duplicates "
+                "of others.",
             )
     return None
 

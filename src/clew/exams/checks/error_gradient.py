@@ -1,12 +1,11 @@
 """Do large errors get a gradient?
 
-Puts outputs of known error in the place of the model's: the target with more and more of its own deviation added or
-taken away, or for classes more and more confidence in another class. Then asks the loss for the gradient of each
-example.
+Replaces the output by one of known error: the target plus or minus growing multiples of its standard deviation, or for
+classes growing confidence in a wrong class. Then asks the loss for the gradient of each example.
 
 Why it matters: a clamp on the loss, or on what goes into it, cuts off the gradient where it is reached. The examples
-that are furthest off are then the ones that nothing is learned from.
-Cannot tell: losses that leave outliers out on purpose; gradients that are small and not zero.
+with the largest error then teach the model nothing.
+Cannot tell: losses that ignore outliers on purpose; gradients that are small but not zero.
 Silent when: errors of the size that an untrained model makes get a gradient, as with every usual loss. Unclear where
 the output has neither the form of the target nor scores for classes.
 """
@@ -46,7 +45,7 @@ def examine(lab: Lab) -> Answer:
                     return _dead(lab, kind, min(size for size, share in shares.items() if share >= NONE), shares)
                 found = {kind: (min(shares.values()), max(shares.values()))}
     if found is None:
-        return Unclear("no output has a form in which an error of known size could be put")
+        return Unclear("no output has a form in which an error of known size can be inserted")
     return Saw("reaches_all", share_without_gradient=next(iter(found.values()))[1])
 
 

@@ -1,11 +1,12 @@
 """Does the model in eval mode give the same outputs twice for the same batch?
 
-Runs the same batch twice in eval mode without setting any seed between, and for comparison twice in training mode.
+Runs the same batch twice in eval mode without setting a seed in between, and for comparison twice in training mode.
 
-Why it matters: dropout that stays on in eval mode, or a buffer that every pass moves, spoils validation and use.
+Why it matters: dropout that stays on in eval mode, or a buffer that every forward pass changes, spoils validation and
+inference.
 Cannot tell: randomness in the loading of data; batch norm in training mode, which repeats itself on the same batch.
 Silent when: only training mode draws random numbers. A model that draws normal numbers in eval mode, as variational
-and diffusion models do on purpose, is unclear; so is what a captured training step draws by hand, outside of dropout.
+and diffusion models do on purpose, is unclear; so are random draws in a captured step outside dropout.
 """
 
 from __future__ import annotations
@@ -41,22 +42,22 @@ def examine(lab: Lab) -> Answer:
             first = _values(lab.output(model, lab.batch))
         second = _values(lab.output(model, lab.batch))
         if not first:
-            return Unclear("the model's output holds no values to compare")
+            return Unclear("the model's output has no values to compare")
         gap = difference(first, second)
         training = lab.late()
         gap_in_training = difference(*(_values(lab.output(training, lab.batch)) for _ in range(2)))
     drawn = sorted(draws.seen)
     if gap > VARIES and drawn and isinstance(model, TapedModel):
         return Unclear(
-            f"the captured training step calls {', '.join(drawn)} by hand, and whether the model does so in eval "
-            "mode too does not show in it"
+            f"the captured training step calls {', '.join(drawn)} directly; whether the model also does so in "
+            "eval mode is unknown"
         )
     if gap > VARIES and drawn and set(drawn) <= NORMAL:
         place = draws.seen[drawn[0]]
         at = f" at {place}" if place is not None else ""
         return Unclear(
-            f"outputs differ by {gap:.2g} in eval mode because the model calls {', '.join(drawn)}{at}; models that "
-            "sample do so on purpose"
+            f"outputs differ by {gap:.2g} in eval mode because the model calls {', '.join(drawn)}{at}; models "
+            "that sample do this on purpose"
         )
     reading = Reading(
         largest_relative_difference=gap,

@@ -1,11 +1,11 @@
 """Where does the first NaN or infinity come from?
 
 Trains a copy for a few steps. When loss or gradients stop being finite, makes that step once more and watches every
-operation: the first with finite inputs and a result that is not, from which the bad loss descends, is the place. When
+operation: the place is the first one with finite inputs and a non-finite result that the bad loss depends on. When
 only gradients are bad, the first operation of the backward pass that makes one is.
 
 Why it matters: one bad value spreads through every later operation, and one step later to every weight.
-Cannot tell: what drove the values there, and what happens later than in these few steps.
+Cannot tell: what drove the values there, and what happens after these few steps.
 Silent when: infinities are masked out on purpose and loss and gradients stay finite.
 """
 
@@ -30,7 +30,7 @@ def examine(lab: Lab) -> Answer:
     model = lab.fresh()
     poisoned = [name for name, held in model.named_parameters() if not _finite(held)]
     if poisoned:
-        return Unclear(f"{poisoned[0]} was not finite before the first step; what made it so is no longer to be seen")
+        return Unclear(f"{poisoned[0]} was not finite before the first step; its cause can no longer be observed")
     optimizer = lab.optimizer(model)
     losses: list[float] = []
     for step in range(max(STEPS, min(len(lab.batches), 2 * STEPS))):
@@ -55,7 +55,7 @@ def examine(lab: Lab) -> Answer:
     late = lab.subject.trained()
     if late is not None and not all(_finite(held) for held in late.parameters()):
         return Unclear(
-            f"the weights of the run are not finite at its end, and {len(losses)} steps from its start show nothing"
+            f"the weights of the run are not finite at its end, and {len(losses)} steps from its start stay finite"
         )
     return Saw("none", steps=len(losses))
 
@@ -94,8 +94,7 @@ def _investigate(
         return Unclear(f"at step {step} {found}")
     if found.outcome == "in_overflow" and _diverged(losses) and "exp" not in found.operation:
         return Unclear(
-            f"the loss had grown to {losses[-1]:.3g} before step {step}: the run diverged, and numbers too large for "
-            "their type are the end of that"
+            f"the loss had grown to {losses[-1]:.3g} before step {step}: the run diverged until the numbers overflowed"
         )
     return _told(found, step, when)
 
@@ -103,4 +102,4 @@ def _investigate(
 def _told(found: Found, step: int, when: str) -> Saw:
     told = Saw(found.outcome, step=step, operation=found.operation, fed=found.fed).at(found.place)
     where = f" in {found.place.module}" if found.place and found.place.module else ""
-    return told.saying(f"{when} arises in {found.operation}{where}, fed with {found.fed}.")
+    return told.saying(f"{when} arises in {found.operation}{where}, with input {found.fed}.")

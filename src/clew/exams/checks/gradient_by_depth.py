@@ -1,10 +1,11 @@
 """How does the size of the gradient change from the last layer to the first, and where?
 
-Takes the root mean square of the gradient of every weight matrix, in the order of use, and compares the largest in the
+Takes the root mean square gradient of every weight matrix, in the order of use, and compares the largest in the
 first quarter with the largest in the last. The place is the layer, counted from the loss, at which it is first lost.
 
-Why it matters: layers that get no gradient, or a millionth of the others', stay as they were drawn.
-Cannot tell: a gradient that is too small or too large in all layers at once (see update_ratio); what Adam evens out.
+Why it matters: layers that get no gradient, or a millionth of the others', stay at their initial values.
+Cannot tell: a gradient that is too small or too large in all layers at once (see update_ratio); what Adam normalises
+away.
 Silent when: layers are frozen, the first gradients are zero only because a last layer starts at zero, or embeddings
 have rows without a gradient.
 """

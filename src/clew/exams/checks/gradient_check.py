@@ -5,7 +5,7 @@ of the loss with the gradient. An entry counts only when two step sizes give the
 and rounding.
 
 Why it matters: a wrong backward pass of a custom function, or a value overwritten after use, trains on nonsense.
-Cannot tell: whether the function is the right one; a gradient that is turned round on purpose. A captured step that
+Cannot tell: whether the function is the right one; a gradient that is reversed on purpose. A captured step that
 goes through an autograd function of the script cannot be replayed: such functions are checked in the run itself
 (`custom_backward`).
 Silent when: the loss is flat and the gradient is not, as with straight-through estimators, or values are detached on
@@ -73,12 +73,12 @@ def examine(lab: Lab) -> Answer:
         coarse = math.sqrt(torch.finfo(plain.dtype).eps) * max(abs(float(plain.detach())), 1e-3)
         # Random numbers are other ones in float64: then the two losses cannot be compared.
         if not draws and abs(float(plain.detach()) - float(loss.detach())) > coarse:
-            return Unclear("the loss is another one in float64, so that some part of it cannot be computed there")
+            return Unclear("the loss differs in float64, so part of it is not computed there")
         if loss.dtype is not torch.float64:
-            return Unclear(f"the loss is computed in {loss.dtype}, too coarse for differences")
+            return Unclear(f"the loss is computed in {loss.dtype}, too coarse for finite differences")
         value = float(loss.detach())
         if not math.isfinite(value) and batch_of_all is not None and math.isfinite(batch_of_all):
-            return Unclear("so few examples have no loss, as where pairs or triplets are chosen among them")
+            return Unclear("so few examples have no loss, as in pair or triplet mining")
         if not math.isfinite(value):
             return Reading(largest_relative_error=math.nan, entries=0)
         if not loss.requires_grad:
@@ -92,17 +92,19 @@ def examine(lab: Lab) -> Answer:
     counted = [entry for entry in entries if entry not in flat] if flat else entries
     if not counted or (flat and max(entry.error for entry in counted) < 1e-4):
         return Unclear(
-            f"the loss is flat in {flat[0].name} and its gradient is {flat[0].gradient:.2g}: a straight-through "
-            "estimator does that on purpose"
+            f"the loss is flat in {flat[0].name} and its gradient is {flat[0].gradient:.2g}: a "
+            "straight-through estimator does this on purpose"
         )
     worst = max(counted, key=lambda entry: entry.error)
     if worst.error > 1e-4 and stops.seen and worst.gradient != 0:
         return Unclear(
-            f"the gradient is stopped on the way ({stops.seen[0]}), so gradient and difference need not agree; they "
+            f"the gradient is detached on the way ({stops.seen[0]}), so gradient and difference need not agree; they "
             f"are {worst.error:.2g} apart in {worst.name}"
         )
     if worst.error > 1e-4 and fine.coarse:
-        return Unclear(f"a part of the model computes in {fine.coarse[0]} whatever it gets, too coarse for differences")
+        return Unclear(
+            f"a part of the model computes in {fine.coarse[0]} whatever its input, too coarse for finite differences"
+        )
     reading = Reading(
         largest_relative_error=worst.error,
         parameter=worst.name,

@@ -1,13 +1,13 @@
-"""Is the first loss the one that guessing would give?
+"""Is the first loss at chance level?
 
-The loss is recognised by its value: the formula that agrees on the model's output and on a random one. Guessing costs
+The loss is recognised by its value: the formula that agrees on the model's output and on a random one. Chance level is
 ln C for cross-entropy over C classes and ln 2 for yes or no, or less where the shares of the classes are known, and for
 squared errors the variance of the targets. A loss between the two kinds of guess counts as one.
 
-Why it matters: a first loss far above says that scale, sum or labels are wrong; far below, that something is left out
-or known that should not be.
+Why it matters: a first loss far above says that scale, sum or labels are wrong; far below, that something is ignored or
+leaked.
 Cannot tell: a double softmax, which starts at chance. A sum over the parts of one example is taken as meant.
-Silent when: weights of classes, padding or label smoothing change the loss and not what a guess costs. Unclear for
+Silent when: weights of classes, padding or label smoothing change the loss but not its chance level. Unclear for
 losses that are not recognised, for low losses of a model that has learned already, and for sums under Adam.
 """
 
@@ -39,11 +39,11 @@ def examine(lab: Lab) -> Answer:
     value = mean_loss(lab, lab.fresh(), batches)
     over = known.over_chance(value)
     if over < BELOW and known.factor > 0 and is_trained(lab, batches, known.high):
-        return Unclear(f"the loss is {value:.3g}, less than a guess, and the weights hold what was learned before")
+        return Unclear(f"the loss is {value:.3g}, below chance, and the weights are already trained")
     if over > ABOVE and known.kind in ("values", "binary") and BELOW <= over / known.factor <= ABOVE:
-        return Unclear(f"the loss is a sum, by design or not: each of its {known.factor:.0f} values is at chance")
+        return Unclear(f"the loss is a sum, intended or not: each of its {known.factor:.0f} values is at chance")
     if over > ABOVE and known.factor > 1 and BELOW <= over / known.factor <= ABOVE and _scale_free(lab):
-        return Unclear(f"the loss is {known.factor:.0f} times a guess, a sum, and the optimiser divides its size out")
+        return Unclear(f"the loss is {known.factor:.0f} times a guess, a sum, and the optimiser cancels its scale")
     direction = "below" if over < BELOW else "above" if over > ABOVE else "at chance"
     found = Reading(
         loss_over_chance=over,

@@ -1,10 +1,10 @@
 """Does the model train better on real inputs than on noise of the same shape?
 
 Trains copies from the same weights: on the inputs as they are, on noise of their scale, on inputs of other examples,
-and on zeros. Noise and other examples are drawn anew at every step, so that they cannot be memorised. A third of the
+and on zeros. Noise and other examples are redrawn at every step, so that they cannot be memorised. A third of the
 examples is held out, and the losses on it are compared as well.
 
-Why it matters: if noise does as well, nothing of the inputs reaches the answer, and no tuning of the model helps.
+Why it matters: if noise does as well, the output does not use the inputs, and no tuning of the model helps.
 Cannot tell: whether the information is lost in the data, on the way through the network, or by labels that do not
 belong to it.
 Silent when: real inputs end clearly lower. Unclear when they end a little lower, when only memorising sets them apart
@@ -49,7 +49,7 @@ def examine(lab: Lab) -> Answer:
     pool = pool_of(lab.batches)
     target = target_of(pool.batch) if pool is not None and target_of(lab.batch) is not None else None
     if pool is None or target is None:
-        return Unclear("there is no target apart from the inputs, so noise would change both")
+        return Unclear("the target is computed from the inputs, so noise would change both")
     if pool.examples < FEWEST:
         return Unclear(f"{pool.examples} examples are too few to compare")
     seldom = named_seldom(inputs_of([pool.batch]))
@@ -63,26 +63,26 @@ def examine(lab: Lab) -> Answer:
     rate = min(tried, key=lambda rate: _least(tried[rate].held_out))
     real = tried[rate]
     if not math.isfinite(real.fitted) or min(real) <= 0:
-        return Unclear(f"the loss on the real inputs ends at {real.fitted:.3g}, and ratios to it say nothing")
+        return Unclear(f"the loss on the real inputs ends at {real.fitted:.3g}, so ratios to it are not informative")
     others = {kind: bench.run(kind, rate) for kind in KINDS}
     fitted = min(_least(trial.fitted) for trial in others.values()) / real.fitted
     held_out = min(_least(trial.held_out) for trial in others.values()) / real.held_out
     figures = {f"{kind}_loss": trial.fitted for kind, trial in others.items()}
     if fitted > ALIKE >= held_out and pool.examples < ENOUGH:
         return Unclear(
-            f"real inputs are memorised and noise is not, but on held-out examples they do alike, "
-            f"and {pool.examples} examples are too few to tell why"
+            "real inputs are memorised and noise is not, but both do equally well on held-out examples, and "
+            f"{pool.examples} examples are too few to tell why"
         )
     if held_out < SLOWER:
         return Unclear(
             f"in {STEPS} steps real inputs do worse than noise or zeros ({real.held_out:.3g} against "
-            f"{held_out * real.held_out:.3g} on held-out examples): they are learned slowly, which says nothing of the "
-            "relation"
+            f"{held_out * real.held_out:.3g} on held-out examples): they are learned slowly, which does not "
+            "show whether they matter"
         )
     if SURELY_ALIKE < held_out <= ALIKE:
         return Unclear(
-            f"on held-out examples real inputs do {100 * (held_out - 1):.0f} % better than the best of noise, other "
-            f"examples and zeros, which may be a weak relation or none"
+            f"on held-out examples real inputs do {100 * (held_out - 1):.0f} % better than noise, other "
+            "examples or zeros, which may be a weak relation or none"
         )
     if held_out <= SURELY_ALIKE and tasks(lab):
         return Unclear(OWN_TASK)

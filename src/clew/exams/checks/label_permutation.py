@@ -43,7 +43,7 @@ def examine(lab: Lab) -> Answer:
     pool = pool_of(lab.batches)
     target = target_of(pool.batch) if pool is not None and target_of(lab.batch) is not None else None
     if pool is None or target is None:
-        return Unclear("the batches hold no labels that go by example")
+        return Unclear("the batches hold no label per example")
     if pool.examples < FEWEST:
         return Unclear(f"{pool.examples} examples are too few to permute")
     model = starting(lab, pool)
@@ -67,12 +67,14 @@ def examine(lab: Lab) -> Answer:
     rate = min(curves, key=lambda rate: _least(level(curves[rate])))
     real = curves[rate]
     if not math.isfinite(level(real)) or level(real) <= 0 or real[0] <= 0:
-        return Unclear(f"the loss on the real labels ends at {level(real):.3g}, and ratios to it say nothing")
+        return Unclear(f"the loss on the real labels ends at {level(real):.3g}, so ratios to it are not informative")
     steps = _until_learned(real)
     permuted = [level(run(order, rate, steps)) for order in orders]
     quickest = _least(min(permuted) - (max(permuted) - min(permuted)))
     if quickest <= ALIKE * level(real[:steps]) and pool.examples < ENOUGH:
-        return Unclear(f"permuted labels are learned as fast, which {pool.examples} examples allow by memory alone")
+        return Unclear(
+            f"permuted labels are learned as fast, which {pool.examples} examples allow by memorisation alone"
+        )
     if quickest <= ALIKE * level(real[:steps]) and level(real[:steps]) * over > LEARNED * real[0]:
         return Unclear(
             f"neither set was learned in {steps} steps: the loss went from {real[0]:.3g} to {level(real):.3g}"
@@ -80,9 +82,9 @@ def examine(lab: Lab) -> Answer:
     if quickest <= ALIKE * level(real[:steps]):
         without = _without(lab, pool, model, state, every, rate)
         if level(real[:steps]) >= BEYOND * without:
-            return Unclear(f"in {steps} steps the model learned no more than it can without its inputs")
+            return Unclear(f"in {steps} steps the model learned no more than it could without inputs")
         if not gains_alike(level(real[:steps]), quickest, without):
-            return Unclear(f"real labels are learned a little faster, in {steps} steps too little to tell")
+            return Unclear(f"real labels are learned slightly faster, in {steps} steps too little to decide")
     return Reading(
         permuted_over_real=quickest / level(real[:steps]),
         real=level(real[:steps]),

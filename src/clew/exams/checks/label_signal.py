@@ -7,7 +7,7 @@ training was lost in training. Of pictures it is asked whether those that do not
 mirrored back.
 
 Why it matters: no relation at all means that labels and inputs have parted: shuffled separately, shifted, or the
-inputs were emptied on the way. No model can mend that.
+inputs were emptied on the way. No model can fix that.
 Cannot tell: a relation that only a deep model finds from no relation, such as the parity of many bits or the meaning of
 a long text.
 Silent when: any of the three predicts better than 99.5 % of the permutations, and validation is not far better.
@@ -50,9 +50,9 @@ what those that do not show their label reach when turned back."""
 def examine(lab: Lab) -> Answer:
     labels, inputs = labels_of(lab, lab.distinct), inputs_of(lab.distinct)
     if labels is None:
-        return Unclear("the batches hold no labels that go by example")
+        return Unclear("the batches hold no label per example")
     if inputs.examples != len(labels.y):
-        return Unclear("no input goes by example in the way the labels do")
+        return Unclear("no input matches the labels example by example")
     if inputs.examples < FEWEST:
         return Unclear(f"{inputs.examples} examples are too few to compare with permuted labels")
     if bool((labels.y == labels.y[:1]).all()):
@@ -65,8 +65,8 @@ def examine(lab: Lab) -> Answer:
     way = _turned(inputs, labels, lab)
     if way is not None:
         return Saw("turned", as_they_are=way.right, turned_back=way.back, examples=count).saying(
-            f"By their nearest neighbours in validation {way.right:.0%} of the training pictures show their label; of "
-            f"the others {way.back:.0%} do when they are turned back ({way.name})."
+            f"By their nearest neighbours in validation {way.right:.0%} of the training images match their "
+            f"label; of the others {way.back:.0%} do once flipped back ({way.name})."
         )
     figures: dict[str, Value] = {"in_training": training, "in_validation": validation, "examples": count}
     return Saw("lost_in_training", **figures).saying(
@@ -170,7 +170,7 @@ def _judge(lab: Lab, inputs: Inputs, labels: Labels) -> Answer:
     if reason:
         return Unclear(reason)
     if signal.p <= HINT:
-        return Unclear(f"a {_called(best)} comes near to predicting the labels (p = {signal.p:.3f}), which may be luck")
+        return Unclear(f"a {_called(best)} nearly predicts the labels (p = {signal.p:.3f}), which may be chance")
     if _within(lab):
         return Unclear(OWN_TASK)
     return Saw("none", **figures).saying(
@@ -179,7 +179,7 @@ def _judge(lab: Lab, inputs: Inputs, labels: Labels) -> Answer:
     )
 
 
-OWN_TASK = "labels go with inputs within a batch, and otherwise in the next: each batch is a task of its own"
+OWN_TASK = "labels match inputs differently in each batch: every batch is a task of its own"
 
 
 def _within(lab: Lab) -> bool:
@@ -201,14 +201,14 @@ def tasks(lab: Lab) -> bool:
 
 
 def _called(name: str) -> str:
-    return {"linear": "linear model", "neighbours": "nearest-neighbour rule", "trees": "forest of trees"}[name]
+    return {"linear": "linear model", "neighbours": "nearest-neighbour rule", "trees": "random forest"}[name]
 
 
 def _too_little(labels: Labels, count: int, positions: int) -> str:
     """Why finding nothing would say nothing."""
     if count < ENOUGH and (not labels.dense or count * positions < ENOUGH_POSITIONS or count < FEWEST):
-        return f"nothing simple predicts the labels, and {count} examples are too few to rule a relation out"
+        return f"no simple model predicts the labels, and {count} examples are too few to rule out a relation"
     classes = len(torch.unique(labels.y))
     if labels.kind == "classes" and int((labels.y >= 0).sum()) < PER_CLASS * classes:
-        return f"nothing simple predicts the labels, and {count} examples are too few for {classes} classes"
+        return f"no simple model predicts the labels, and {count} examples are too few for {classes} classes"
     return ""

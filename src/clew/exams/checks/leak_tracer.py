@@ -67,7 +67,7 @@ def examine(lab: Lab) -> Answer:
     batch = lab.batch
     target = target_of(batch)
     if target is None:
-        return Unclear("the batch holds no target that goes by example")
+        return Unclear("the batch holds no target per example")
     if _rebuilt(batch, target):
         return Unclear("the target is the whole input, as in an autoencoder or where the loss shifts it")
     carriers = _carriers(batch, target)
@@ -79,8 +79,8 @@ def examine(lab: Lab) -> Answer:
             return Unclear(f"the target is the input moved by one, and {carrier.name} reaches predictions before it")
         if found is not None and not helps(lab, batch, target, carrier):
             return Unclear(
-                f"{carrier.name} holds the target and reaches the output, and the loss is no lower for it: a margin, "
-                "a regulariser, or a leak that was not learned yet"
+                f"{carrier.name} holds the target and reaches the output without lowering the loss: a margin, "
+                "a regulariser, or a leak not learned yet"
             )
         if found is not None:
             way = f"{found.kind} {found.stage}".strip()
@@ -94,14 +94,14 @@ def examine(lab: Lab) -> Answer:
                 )
                 .at(found.place, lab.place())
                 .saying(
-                    f"Changing nothing but {carrier.name}, which holds the target, changes the prediction; "
+                    f"Changing only {carrier.name}, which holds the target, changes the prediction; "
                     f"it first shows at {way}."
                 )
             )
     if carriers:
         names = ", ".join(carrier.name for carrier in carriers[:3])
         return Saw("clean", carriers=held).saying(
-            f"The target stands among the inputs ({names}), and no prediction changes with it that should not."
+            f"The target is among the inputs ({names}), and no prediction depends on it that should not."
         )
     return Saw("clean", carriers=0).saying("The model is called without the target, and no input copies it.")
 

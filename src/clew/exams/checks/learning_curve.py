@@ -48,12 +48,12 @@ def examine(lab: Lab) -> Answer:
     pool = pool_of(lab.batches)
     held_out = sum(rows(batch) for batch in lab.val_pairs)
     if pool is None or pool.examples < FEWEST or held_out < FEWEST_HELD_OUT:
-        return Unclear("a curve over the amount of data needs 64 training and 16 validation examples that stack")
+        return Unclear("a curve over the amount of data needs 64 training and 16 validation examples of equal shape")
     model = starting(lab, pool)
     if not trained_parameters(model):
         return Unclear("no parameter of the model takes a gradient")
     if frozen_share(model) > MOST_FROZEN:
-        return Unclear("a large part of the model is frozen in the captured step")
+        return Unclear("much of the model is frozen in the captured step")
     state = {name: value.clone() for name, value in model.state_dict().items()}
     order = torch.randperm(pool.examples, generator=lab.generator())
     untrained = _measure(lab, model, lab.val_pairs, 1.0)
@@ -80,7 +80,7 @@ def examine(lab: Lab) -> Answer:
             )
         )
     if not all(math.isfinite(value) for errors in curve for value in errors):
-        return Unclear("the error cannot be measured as a share of anything")
+        return Unclear("the error has no reference scale")
     return _judge(curve, pool.examples)
 
 
@@ -94,10 +94,13 @@ def _judge(curve: Sequence[Errors], examples: int) -> Answer:
     }
     said = (
         f"With {examples} examples the training error is {last.training:.2f} and the validation error "
-        f"{last.validation:.2f} of what an answer without inputs gets; with a quarter it was {curve[0].validation:.2f}."
+        f"{last.validation:.2f} of the error of a prediction without inputs; with a quarter of the data it "
+        f"was {curve[0].validation:.2f}."
     )
     if last.training > HIGH and last.validation <= HIGH:
-        return Unclear("the validation error is low and the training error is not, so they measure different things")
+        return Unclear(
+            "the validation error is low and the training error is not, so they measure different quantities"
+        )
     if last.training > HIGH:
         return Saw("both_high", **figures).saying(said)
     if last.validation <= HIGH or last.validation - last.training < GAP:

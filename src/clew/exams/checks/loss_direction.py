@@ -1,11 +1,11 @@
-"""Does the loss fall for answers that are right?
+"""Do correct predictions lower the loss?
 
 The loss is recognised by its value, as for init_loss: the formula that agrees on the model's output and on a random
-one, with the factor before it. A factor below zero pays for wrong answers.
+one, with the factor before it. A factor below zero rewards wrong predictions.
 
-Why it matters: a likelihood that is written out by hand loses its minus easily. The loss then falls without end, while
-the model learns to name whatever is wrong.
-Cannot tell: losses that are not recognised; an update that climbs a sound loss (see step_lowers_batch_loss).
+Why it matters: a hand-written likelihood easily lacks its minus. The loss then falls without bound, while the model
+learns to predict wrong classes.
+Cannot tell: losses that are not recognised; an update that maximises a sound loss (see step_lowers_batch_loss).
 Silent when: the factor is positive.
 """
 
@@ -26,5 +26,5 @@ def examine(lab: Lab) -> Answer:
         return Unclear(known)
     if known.factor > 0:
         return Saw("right", recognised=known.name, factor=known.factor)
-    says = f"What is minimised is {known.factor:.3g} times the {known.name}: wrong answers make it fall."
+    says = f"What is minimised is {known.factor:.3g} times the {known.name}: wrong predictions lower it."
     return Saw("turned", recognised=known.name, factor=known.factor).at(lab.place()).saying(says)

@@ -2,9 +2,10 @@
 
 Runs a forward and a backward pass on a few batches from cleared gradients and lists the parameters that never get one.
 
-Why it matters: a detach, a layer that is never called or a loss made of numbers leaves parameters as they were drawn.
-Cannot tell: a path that carries a zero gradient (see parameters_changed); a branch that is cut on purpose.
-Silent when: a parameter is frozen, or takes part in any of the batches.
+Why it matters: a detach, a layer that is never called or a loss made of numbers leaves parameters at their initial
+values.
+Cannot tell: a path that carries a zero gradient (see parameters_changed); a branch that is detached on purpose.
+Silent when: a parameter is frozen, or takes part in any batch.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def examine(lab: Lab) -> Answer:
     lost = [name for name, held in trained.items() if held.grad is None]
     if not reached or len(lost) == len(trained):
         says = (
-            "The loss reaches no parameter: its graph leads elsewhere."
+            "The loss depends on no parameter: its graph leads elsewhere."
             if reached
-            else "The loss has no graph at all: it is a number as far as autograd knows."
+            else "The loss has no graph: autograd sees a plain number."
         )
         return Saw("none", missing=len(lost), trainable=len(trained)).at(lab.place()).saying(says)
     if lost:

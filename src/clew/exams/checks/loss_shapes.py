@@ -1,13 +1,13 @@
 """Does the loss compare each prediction with its own target?
 
-On made-up predictions and targets of the same range, changes the prediction of one example and the target of another: a
-loss that goes by example adds the two effects up. Where it does not, and it does once prediction and target have the
-same shape, values were broadcast.
+On synthetic predictions and targets of the same range, changes the prediction of one example and the target of another:
+a per-example loss adds the two effects up. Where it does not, and it does once prediction and target have the same
+shape, values were broadcast.
 
-Why it matters: (B, 1) against (B,) is a table of every prediction against every target, and its best answer is one
-value for all inputs.
+Why it matters: (B, 1) against (B,) is a table of every prediction against every target, and its optimum is one value
+for all inputs.
 Cannot tell: whether a loss that compares examples with one another does so on purpose (contrastive losses, rankings).
-Silent when: the loss itself brings the shapes together, or shapes differ as with class numbers.
+Silent when: the loss itself aligns the shapes, or shapes differ as with class numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLEAR = 1e-3
 @exam("loss_shapes", needs=("loss", "target"), seconds=0.5)
 def examine(lab: Lab) -> Answer:
     if is_given(lab) and lab.subject.loss is None:
-        return Unclear("the model makes its loss itself, so that its output cannot be replaced")
+        return Unclear("the model computes its own loss, so its output cannot be replaced")
     held = layout(lab.batch)
     if isinstance(held, str):
         return Unclear(held)
@@ -45,13 +45,13 @@ def examine(lab: Lab) -> Answer:
         single = len(values) == 1 and len(wanted) == 1
         if single and not is_values(wanted[0]):
             return Saw("match", **figures).saying(
-                f"A prediction of shape {shapes[0]} and class numbers of shape {shapes[1]} differ as the loss defines."
+                f"A prediction of shape {shapes[0]} and class numbers of shape {shapes[1]} differ as this loss expects."
             )
         made, aim = (mapped(tree, _double) for tree in (output, lab.batch.target))
         made, aim = mapped(made, lambda value: drawn(lab, value, 1)), mapped(aim, lambda value: drawn(lab, value, 2))
         across = crossing(lab, made, aim, held.examples)
         if across is None:
-            return Unclear("the loss cannot be computed, or does not move, on made-up predictions and targets")
+            return Unclear("the loss cannot be computed, or does not change, on synthetic predictions and targets")
         if across <= CLEAR:
             return Saw("match", **figures)
         if single and values[0].numel() == wanted[0].numel() and shapes[0] != shapes[1]:
@@ -65,7 +65,7 @@ def examine(lab: Lab) -> Answer:
                     return _broadcast(lab, figures, losses)
     return Unclear(
         "the loss compares an example's prediction with other examples' targets, and the shapes "
-        f"{shapes[0]} and {shapes[1]} do not say whether that is wanted"
+        f"{shapes[0]} and {shapes[1]} do not show whether that is intended"
     )
 
 
@@ -73,8 +73,8 @@ def _broadcast(lab: Lab, figures: dict[str, Value], losses: tuple[float | None, 
     plain, equal = losses
     told = Saw("broadcast", loss=plain, loss_of_equal_shapes=equal, **figures).at(lab.place())
     return told.saying(
-        f"A prediction of shape {figures['prediction']} meets a target of shape {figures['target']}, and every one is "
-        f"compared with every other: on made-up values the loss is {plain:.3g}, with equal shapes {equal:.3g}."
+        f"A prediction of shape {figures['prediction']} meets a target of shape {figures['target']}, and "
+        f"every pair is compared: on synthetic values the loss is {plain:.3g}, with equal shapes {equal:.3g}."
     )
 
 

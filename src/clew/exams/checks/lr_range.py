@@ -1,15 +1,15 @@
-"""Where does the learning rate lie in the range that works?
+"""Where is the learning rate within the range that works?
 
 Raises the rate of the user's own optimiser from 1e-7 to 10 by a constant factor over 100 steps on a copy (Smith's
 test), each loss taken against the first loss of the same batch. Finds the rate at which the loss falls fastest and
-divides the user's rate by it. A rate that looks too low or too high is tried as it is, against one ten times as high or
-low, before anything is said.
+divides the user's rate by it. A rate that looks too low or too high is compared in training with one ten times as high
+or low first.
 
 Why it matters: the rate is the setting that matters most, and its useful range is narrow at the upper end.
-Cannot tell: why the range lies where it does: raw inputs, a summed loss or bad first weights move it as well. It is
+Cannot tell: why the range is where it is: raw inputs, a summed loss or bad first weights move it as well. It is
 that of the start of training.
 Silent when: a schedule begins at a low rate: the rate that it was given counts. Unclear where no rate makes the loss
-fall, and for LBFGS, which chooses its steps.
+fall, and for LBFGS, which chooses its own steps.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Sweep(NamedTuple):
 def examine(lab: Lab) -> Answer:
     optimizer = own_optimizer(lab, lab.fresh())
     if optimizer is None:
-        return Unclear("the user's optimiser could not be made again over a copy of the model")
+        return Unclear("the user's optimiser could not be rebuilt over a copy of the model")
     if isinstance(optimizer, torch.optim.LBFGS):
-        return Unclear("LBFGS takes its steps by a line search, whatever the rate")
+        return Unclear("LBFGS chooses its steps by line search, whatever the rate")
     rate = main_rate(optimizer)
     found = sweep(lab)
     if isinstance(found, str):
@@ -60,15 +60,15 @@ def examine(lab: Lab) -> Answer:
     ratio = rate / best
     figures = {"rate_over_steepest_rate": ratio, "rate": rate, "steepest_rate": best}
     if ratio <= TOO_LOW and _falls_alike(lab, rate, 10 * rate):
-        return _works(figures, "ten times the rate does not lower it far more")
+        return _works(figures, "ten times the rate does not lower it much further")
     if ratio > TOO_HIGH and _falls_alike(lab, rate, rate / 10):
-        return _works(figures, "a tenth of the rate does not lower it far more")
+        return _works(figures, "a tenth of the rate does not lower it much further")
     return Reading(**figures)
 
 
 def _works(figures: dict[str, float], why: str) -> Saw:
     return Saw("in_range", **figures).saying(
-        f"The rate {figures['rate']:.2g} lies far from {figures['steepest_rate']:.2g}, where the loss falls fastest, "
+        f"The rate {figures['rate']:.2g} is far from {figures['steepest_rate']:.2g}, where the loss falls fastest, "
         f"but the loss falls with it over {TRIAL} steps, and {why}."
     )
 

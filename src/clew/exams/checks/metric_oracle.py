@@ -1,13 +1,13 @@
 """Does the score jump to its best value when it is fed perfect predictions?
 
-Puts the target in the place of the output, in the formats that losses take (logits, log-probabilities, probabilities,
+Uses the target as the output, in the formats that losses take (logits, log-probabilities, probabilities,
 values), and asks the loss, and where the subject has `predict`, the share of predictions that agree with the target.
-An even or constant answer and the target of other examples must score worse.
+A uniform or constant prediction and the targets of other examples must score worse.
 
-Why it matters: a score that perfect answers do not satisfy measures something else, and no model can satisfy it.
-Cannot tell: a score that is right and not the one to care about; what the model makes of its inputs.
-Silent when: the perfect answer scores best, down to the entropy of soft or smoothed labels. Unclear where the loss is
-none of those that are recognised, since then the target itself may not be the best output.
+Why it matters: a score that perfect predictions do not reach measures something else, and no model can reach it.
+Cannot tell: a correct score from the one that matters; what the model makes of its inputs.
+Silent when: the perfect prediction scores best, down to the entropy of soft or smoothed labels. Unclear for losses that
+are not recognised, since then the target itself may not be the best output.
 """
 
 from __future__ import annotations
@@ -46,40 +46,38 @@ def examine(lab: Lab) -> Answer:
         return (
             Saw("no_jump", share_right=agreement)
             .at(lab.place())
-            .saying(
-                f"With the target in the place of the output, only {agreement:.1%} of the predictions agree with it."
-            )
+            .saying(f"With the target as output, only {agreement:.1%} of the predictions agree with it.")
         )
     if all(not held.is_floating_point() and bool((held < 0).all()) for held in tensors(lab.batch.target)):
         return (
             Saw("no_jump", targets=0)
             .at(lab.place())
-            .saying("No target counts, so no answer scores better than others.")
+            .saying("No target counts, so no prediction scores better than another.")
         )
     number = known.output if isinstance(known, Known) else 0
     scored = _scores(lab, seen, number)
     if scored is None:
-        return Unclear("no output has a form in which the target could be put")
+        return Unclear("no output has a form that the target could take")
     least = known.least if isinstance(known, Known) and known.factor > 0 else 0.0
     figures = {"perfect": scored.perfect, "blind": scored.blind, "mixed": scored.mixed, "least": least}
     if agreement is not None:
         figures["share_right"] = agreement
     above = max(scored.blind, scored.mixed) - least
     said = (
-        f"The loss is {scored.perfect:.3g} with the target in the place of the output, {scored.blind:.3g} for one "
-        f"answer to all, and {scored.mixed:.3g} for the targets of other examples."
+        f"The loss is {scored.perfect:.3g} with the target as output, {scored.blind:.3g} for a constant "
+        f"prediction, and {scored.mixed:.3g} for the targets of other examples."
     )
     if above > 0 and scored.perfect - least <= JUMPS * above:
         return Saw("jumps", **figures).saying(said)
     if scored.perfect < min(scored.blind, scored.mixed) and scored.perfect < 0:
         return Saw("jumps", **figures).saying(said)
     if isinstance(known, Known) and (known.name == TWICE or known.factor < 0):
-        kind = "takes probabilities for logits" if known.name == TWICE else "has the wrong sign"
-        return Unclear(f"the loss {kind}, and whatever it says of perfect answers comes from that")
+        kind = "treats probabilities as logits" if known.name == TWICE else "has the wrong sign"
+        return Unclear(f"the loss {kind}, which explains its value on perfect predictions")
     if all(not held.dim() or torch.equal(held, held.roll(1, 0)) for held in tensors(lab.batch.target)):
-        return Unclear("all examples of the batch have the same answer, so that no other can be put in its place")
+        return Unclear("all examples of the batch have the same target, so no other can replace it")
     if isinstance(known, str):
-        return Unclear(f"{known}, so that the target may not be the best output; {said[0].lower()}{said[1:]}")
+        return Unclear(f"{known}, so the target may not be the best output; {said[0].lower()}{said[1:]}")
     return Saw("no_jump", **figures).at(lab.place()).saying(said)
 
 

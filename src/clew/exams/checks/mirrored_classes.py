@@ -1,15 +1,16 @@
-"""Do training examples look like another class, because they were turned round at random?
+"""Do training examples look like another class because of random flips?
 
 Fits a small model on validation examples of two classes at a time, on coarse pixels and on the sizes of the frequencies
-along both axes; a signal is turned into its spectrum over time first. Where it tells the two classes apart, and takes
-each for the other once the examples are turned round along an axis, direction is what tells them apart. Then it is
-asked about the training examples as the model got them.
+along both axes; a signal is turned into its spectrum over time first. Where it distinguishes the two classes, and swaps
+them once the examples are flipped along an axis, direction is what distinguishes them. Then it classifies the training
+examples as the model got them.
 
-Why it matters: a rising call that is reversed is a falling one, and a 2 that is mirrored is near a 5. Half of the
+Why it matters: a reversed rising call is a falling one, and a mirrored 2 resembles a 5. Half of the
 training examples then carry the label of another class, and the two classes cannot be learned.
-Cannot tell: which axis, where turning along either does the same; classes that such a small model does not tell apart.
-Silent when: turning examples round leaves their class as it is, training examples are told as well as validation
-examples, or examples of other classes are told badly in training too, as after any strong augmentation.
+Cannot tell: which axis, where flipping along either has the same effect; classes that such a small model cannot
+distinguish.
+Silent when: flips leave the class unchanged, training examples are classified as well as validation examples, or
+examples of other classes are also classified badly in training, as after any strong augmentation.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ FOLDS, RIDGE = 4, 0.1
 APART, TURNED = 0.85, 0.2
 """How often two classes are told apart as they are, and once they are turned round."""
 LOST, LEAST = 0.72, 0.25
-"""How often at most they are told apart in training, and how often at least either of them is: half of them are as they
-were."""
+"""How often at most they are distinguished in training, and how often either of them is: half are unchanged."""
 KEPT, ELSEWHERE = 0.7, 0.8
 """Classes that turning leaves as they are, and how well these are told in training."""
 
@@ -66,15 +66,15 @@ def examine(lab: Lab) -> Answer:
             return Unclear("the model takes more than one input")
         x = stacked([held[0].tensor for held in shown])
         if x is None or not x.is_floating_point() or len(x) != len(labels.y) or not _readable(x):
-            return Unclear("the inputs are neither pictures nor signals")
+            return Unclear("the inputs are neither images nor signals")
         most = min(MOST, VALUES // max(1, x[0].numel()))
         sides.append((x[:most].float().cpu(), labels.y[:most, 0].cpu()))
     (x, y), (held, wanted) = sides
     if x.shape[1:] != held.shape[1:] or not bool(torch.isfinite(x).all() and torch.isfinite(held).all()):
-        return Unclear("training and validation examples are not of one form")
+        return Unclear("training and validation examples have different shapes")
     able = [name for name in range(int(wanted.max()) + 1) if min(_count(y, name), _count(wanted, name)) >= EACH]
     if not 2 <= len(able) <= CLASSES:
-        return Unclear("there are too few examples of each class, or too many classes")
+        return Unclear("there are too few examples per class, or too many classes")
     return _judge(lab, able, (x, y), (held, wanted))
 
 
@@ -99,15 +99,15 @@ def _judge(
             worst = max(lost, key=lambda pair: pair.plain - pair.turned)
             one, other = worst.classes
             says = (
-                f"Classes {one} and {other} are told apart in {worst.plain:.0%} of the validation examples, and each "
-                f"is taken for the other once they are turned round along axis {axis} ({worst.turned:.0%} right). Of "
-                f"the training examples only {worst.trained:.0%} look like their class: they are turned round at random"
+                f"Classes {one} and {other} are distinguished in {worst.plain:.0%} of the validation "
+                f"examples, and swapped once they are flipped along axis {axis} ({worst.turned:.0%} right). "
+                f"Of the training examples, only {worst.trained:.0%} look like their class: they are flipped at random"
             )
             figures = {"plain": worst.plain, "turned": worst.turned, "training": worst.trained}
             return Saw("turned", axis=axis, classes=f"{one}, {other}", **figures).saying(says)
     if not looked:
-        return Unclear("a small model tells no two classes apart")
-    return Saw("kept").saying("Training examples look like their class as much as validation examples do.")
+        return Unclear("a small model cannot distinguish any two classes")
+    return Saw("kept").saying("Training examples look as much like their class as validation examples do.")
 
 
 def _pairs(

@@ -4,10 +4,10 @@ For every validation example the distance to its nearest training example; for e
 nearest neighbour among the others. Counts the validation examples that are closer than all but a twentieth of the
 training examples are to each other, less the share of training examples for which the same holds.
 
-Why it matters: a score on copies of what was trained on measures memory.
-Cannot tell: harmless likeness from a leak; siblings of one source that are as near to each other inside the training
-set, as neighbouring frames are; copies whose twin is not among the batches given; crops and mirror images.
-Silent when: distances across the split look like those inside the training set. Unclear below 32 examples on a side.
+Why it matters: a score on copies of the training examples measures memorisation.
+Cannot tell: harmless similarity from a leak; siblings of one source that are as near to each other inside the training
+set, as neighbouring frames are; copies whose original is not in the given batches; crops and mirror images.
+Silent when: distances across the split match those within the training set. Unclear below 32 examples on a side.
 Sources: leakage-looks-too-good
 """
 
@@ -37,7 +37,7 @@ def examine(lab: Lab) -> Answer:
         )
     pair = _comparable(training, validation)
     if pair is None:
-        return Unclear("training and validation inputs are not of the same kind")
+        return Unclear("training and validation inputs have different kinds")
     ours, theirs = pair
     ours = ours[some_rows(len(ours), MOST_TRAINING, lab.generator()).to(ours.device)]
     theirs = theirs[some_rows(len(theirs), MOST_VALIDATION, lab.generator(1)).to(theirs.device)]

@@ -7,7 +7,7 @@ size up to which doubling the batch halves the steps. The standard error is that
 Why it matters: far below the noise scale single updates are nearly all noise; far above it larger batches are wasted.
 Cannot tell: noise of wrong labels from noise of a small batch. It is the noise scale of these weights, and grows in
 training.
-Silent when: the batch is within reach of the noise scale. Unclear where too few examples are at hand to tell.
+Silent when: the batch is within reach of the noise scale. Unclear with too few examples.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def examine(lab: Lab) -> Answer:
     batches = [batch for batch in lab.batches[:MOST] if layout(batch) == held]
     size, parts = _parts(batches, held)
     if len(parts) < PARTS or size < 1:
-        return Unclear("the batches at hand hold too few examples to compare two sizes")
+        return Unclear("the available batches hold too few examples to compare two batch sizes")
     table = _products(lab, parts, held)
     if table is None:
         return Unclear("the gradient is not finite")
     whole = estimate(table, size)
     if whole.spread <= 0:
-        return Unclear("all examples have the same gradient, or none")
+        return Unclear("all examples have the same gradient, or a zero one")
     ratio = held.examples * whole.signal / whole.spread
     error = held.examples * jackknife(table, size)
     figures = {
@@ -71,8 +71,8 @@ def examine(lab: Lab) -> Answer:
     }
     if abs(ratio - FAR_BELOW) < 2 * error:
         return Unclear(
-            f"batch over noise scale is {ratio:.2g} ± {error:.2g} from {size * len(parts)} examples, which is too few "
-            "to tell it from nothing"
+            f"batch over noise scale is {ratio:.2g} ± {error:.2g} from {size * len(parts)} examples, too few "
+            "to distinguish it from zero"
         )
     return Reading(**figures)
 

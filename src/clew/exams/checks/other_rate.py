@@ -1,16 +1,16 @@
-"""Would another learning rate have come further in a tenth of the steps?
+"""Would another learning rate have got further in a tenth of the steps?
 
 Trains copies from the captured start at ten, a hundred and a thousand times the user's rate, and at a tenth and a
 hundredth of it, for at most a tenth of the steps that the run made, on half of the kept batches. What each has reached
-is measured on the other half, and held against what the whole run had reached there. The user's own rate is tried for
-as many steps too: where it does as well in so few, it is not the rate that held the run back.
+is measured on the other half, and compared with the whole run there. The user's own rate is tried for
+as many steps too: where it does as well in so few, the rate is not the problem.
 
-Why it matters: a rate that is ten times off is mended by one number, and no look at the start of training alone tells a
-slow run from one that is merely young.
-Cannot tell: a rate that is a little off; why the useful rates lie where they do.
-Silent when: the run was as far as any other rate comes in a tenth of its steps. Unclear for runs too short to take a
-tenth of, without two different batches, without weights from late in the run, for losses below zero, and for LBFGS,
-which chooses its steps.
+Why it matters: a rate that is ten times off is fixed by one number, and the start of training alone cannot distinguish
+a slow run from a short one.
+Cannot tell: a rate that is a little off; why the useful rates are where they are.
+Silent when: no other rate gets as far in a tenth of the steps. Unclear for runs too short to use a tenth of, without
+two different batches, without weights from late in the run, for losses below zero, and for LBFGS, which chooses its own
+steps.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ FALL = 0.05
 def examine(lab: Lab) -> Answer:
     optimizer = own_optimizer(lab, lab.fresh())
     if optimizer is None:
-        return Unclear("the user's optimiser could not be made again over a copy of the model")
+        return Unclear("the user's optimiser could not be rebuilt over a copy of the model")
     if isinstance(optimizer, torch.optim.LBFGS):
-        return Unclear("LBFGS takes its steps by a line search, whatever the rate")
+        return Unclear("LBFGS chooses its steps by line search, whatever the rate")
     if lab.subject.trained() is None:
-        return Unclear("weights from late in the run were not kept")
+        return Unclear("no weights from late in the run were kept")
     steps = min(MOST, int(SHARE * lab.subject.horizon))
     if steps < FEWEST:
-        return Unclear(f"the run made {lab.subject.horizon} steps: too few to take a tenth of")
+        return Unclear(f"the run made {lab.subject.horizon} steps: too few to use a tenth of")
     batches = lab.distinct[: 2 * BATCHES]
     if len(batches) < 2:
-        return Unclear("only one batch was kept, so that nothing is left to look at what another one taught")
+        return Unclear("only one batch was kept, so no other batch is left for evaluation")
     taught, shown = batches[::2], batches[1::2]
     first, last = (mean_loss(lab, model, shown) for model in (lab.fresh(), lab.late()))
     if not math.isfinite(first) or not math.isfinite(last):
         return Unclear("the loss is not finite at the start or at the end")
     if min(first, last) <= 0:
-        return Unclear("the loss goes below zero: how far down is far cannot be told")
+        return Unclear("the loss goes below zero, so there is no scale for progress")
     rate = main_rate(optimizer)
     figures = {"rate": rate, "steps": steps, "loss_at_first": first, "loss_of_the_run": last}
     further = _Further(first, last)
     own = _reached(lab, taught, shown, rate, steps)
     if further(own):
         return Saw("own_does", loss_of_own_rate=own, **figures).saying(
-            f"At the user's rate a copy is at {own:.3g} after {steps} steps, where the run ended at {last:.3g}: "
-            "something other than the rate has held the run back."
+            f"At the user's rate a copy is at {own:.3g} after {steps} steps, where the run ended at "
+            f"{last:.3g}: something other than the rate held the run back."
         )
     for outcome, factors in (("higher", HIGHER), ("lower", LOWER)):
         tried = [factor for factor in factors if factor * rate <= LARGEST]
@@ -75,11 +75,11 @@ def examine(lab: Lab) -> Answer:
                 continue
             figures |= {"other_rate": factor * rate, "loss_of_other_rate": best, "loss_of_own_rate": own}
             return Saw(outcome, **figures).saying(
-                f"At a rate of {factor * rate:.2g} a copy is at {best:.3g} after {steps} steps, on batches that it was "
-                f"not trained on; at {rate:.2g} the run was at {last:.3g} after {lab.subject.horizon}."
+                f"At a rate of {factor * rate:.2g} a copy is at {best:.3g} after {steps} steps, on held-out "
+                f"batches; at {rate:.2g} the run was at {last:.3g} after {lab.subject.horizon}."
             )
     return Saw("as_far", **figures).saying(
-        f"No rate from a hundredth to a thousand times the user's comes further in {steps} steps than the run did."
+        f"No rate from a hundredth to a thousand times the user's gets further in {steps} steps than the run did."
     )
 
 

@@ -1,16 +1,16 @@
 """Can the model memorise one batch?
 
-Trains on up to 32 examples without dropout. Whatever is drawn at random in a step is drawn alike in every step, so that
-noise can be memorised too. What the loss cannot get below is taken off first: the entropy of smoothed or soft labels,
-and of tokens that follow on the same beginnings.
+Trains on up to 32 examples without dropout. All random draws are the same in every step, so that noise can be memorised
+too. The lower bound of the loss is subtracted first: the entropy of smoothed or soft labels, and of tokens that share a
+prefix.
 
-Why it matters: a model that cannot is broken in wiring, loss or gradient flow; no tuning will mend that.
-Cannot tell: a bad step size from a bad loss (see lr_range); what is lost between the data and the batch; how low a loss
-without a lower bound could get.
+Why it matters: a model that cannot is broken in wiring, loss or gradient flow; no tuning will fix that.
+Cannot tell: a bad step size from a bad loss (see lr_range); what is lost between the data and the batch; how low an
+unbounded loss could get.
 Silent when: any of three step sizes, or LBFGS, memorises the batch, whatever the user's own optimiser does. A model
-that rebuilds its input or has several outputs may be bound by design: where four examples do not fit either, that is
-unclear, unless the loss does not move at all. So is a loss of another kind that no output would bring lower, and a
-model with fewer parameters than the batch has values to be told.
+that rebuilds its input or has several outputs may be limited by design: where four examples do not fit either, that is
+unclear, unless the loss does not move at all. So is an unknown loss that no output would lower, and a model with fewer
+parameters than the batch has target values.
 """
 
 from __future__ import annotations
@@ -72,21 +72,19 @@ def examine(lab: Lab) -> Answer:
     if math.isnan(best.share):
         if best.start - best.least <= MOVES * abs(best.start):
             return Reading(final_over_initial=1.0, **_figures(best))
-        return Unclear(
-            f"the loss goes from {best.start:.3g} to {best.least:.3g}, and how low it could get is not known"
-        )
+        return Unclear(f"the loss goes from {best.start:.3g} to {best.least:.3g}, and its lower bound is unknown")
     if FITS <= best.share < STANDS and (rebuilds_input(batch) or _several(lab, batch)):
         few = _tried(lab, _bearable(lab, fewer(batch, FEW_ROWS), batch), known)
         if not few.share < FITS:
             return Unclear(
-                f"the loss falls to {best.share:.2g} of its start, and a model that rebuilds its input or has several "
+                f"the loss falls to {best.share:.2g} of its start, and an autoencoder or a model with several "
                 "outputs may not get lower by design"
             )
         best = few
     if FITS <= best.share < PARTLY and isinstance(known, str):
         free = least_of_outputs(lab, batch)
         if free is not None and best.least - free < FITS * (best.start - free):
-            return Unclear(f"the loss falls to {best.least:.3g}, and no output would bring it below {free:.3g}")
+            return Unclear(f"the loss falls to {best.least:.3g}, and no output would lower it below {free:.3g}")
     if best.share >= FITS and (values := _told(batch)):
         parameters = sum(held.numel() for held in trained_parameters(lab.fresh()))
         if parameters < values:
@@ -94,7 +92,7 @@ def examine(lab: Lab) -> Answer:
     if best.share >= FITS and (frozen := frozen_share(lab.fresh())) > MOST_FROZEN:
         return Unclear(f"{frozen:.0%} of the weights are frozen in the captured step")
     if best.share >= PARTLY and best.falling and _far(batch):
-        return Unclear(f"the targets are so large that {best.steps} steps do not get there; the loss is still falling")
+        return Unclear(f"the targets are so large that {best.steps} steps are too few; the loss is still falling")
     return Reading(final_over_initial=best.share, **_figures(best))
 
 

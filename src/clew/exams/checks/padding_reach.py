@@ -1,11 +1,11 @@
-"""Does padding reach what is said of the real positions?
+"""Do outputs at real positions depend on padding?
 
 Finds the padding that closes the rows of token ids, and takes the gradient of the outputs, at real positions only where
-there is one per position, with respect to the embedded tokens. It must be zero at padded places.
+there is one per position, with respect to the embedded tokens. It must be zero at padded positions.
 
-Why it matters: padding that is attended to or averaged makes an answer depend on the longest row of its batch. A mask
-the wrong way round reads nothing else.
-Cannot tell: padding at the front of a row, or in the middle; whether a network without any mask is meant to read it.
+Why it matters: padding that is attended to or averaged makes an output depend on the longest row of its batch. An
+inverted mask reads only padding.
+Cannot tell: padding at the front of a row, or in the middle; whether a network without any mask should read it.
 Silent when: there is no attention in the model (recurrent layers and convolutions over padded text are common
 practice), or rows have no padding.
 """
@@ -45,10 +45,10 @@ def examine(lab: Lab) -> Answer:
     output, seen = seeded_walk(lab, model, lab.batch)
     kinds = {held.kind for held in seen} | {type(module).__name__ for module in model.modules()}
     if not kinds & ATTENTION or kinds & OTHERWISE:
-        return Unclear("the model has no attention, or layers beside it that read neighbours as they come")
+        return Unclear("the model has no attention, or also layers that read neighbouring positions")
     embedded = next((held for held in seen if _is_embedding(held, ids)), None)
     if embedded is None:
-        return Unclear("where the tokens are embedded was not seen")
+        return Unclear("the embedding of the tokens was not seen")
     padded = torch.arange(ids.shape[1], device=ids.device) >= (ids.shape[1] - lengths)[:, None]
     score = _said_of_real(output, padded)
     if score is None:
@@ -90,7 +90,7 @@ def _turned(seen: list[Seen], embedded: Seen, padded: torch.Tensor) -> Saw | Non
         if read >= MOST and kept < 1 - MOST:
             told = Saw("instead", padding_read=read, tokens_read=kept, padded=int(padded.sum()))
             at = [held.place._replace(role=ATTENDS)] if held.place is not None else []
-            return told.at(*at).saying("Attention looks at padding and at no other token: the mask is turned round.")
+            return told.at(*at).saying("Attention reads only padding: the mask is inverted.")
         if read or kept:
             return None
     return None
@@ -117,11 +117,11 @@ def _judged(lab: Lab, at: Place | None, size: torch.Tensor, padded: torch.Tensor
     figures = {"padding_read": read, "tokens_read": kept, "padded": int(padded.sum())}
     if kept < HALF:
         told = Saw("instead", **figures).at(embedded.place, lab.place())
-        return told.saying(f"Padding is read, and {1 - kept:.0%} of the tokens are not: the mask is turned round.")
+        return told.saying(f"Padding is read, and {1 - kept:.0%} of the tokens are not: the mask is inverted.")
     share = float((size * padded).sum() / size.sum())
     told = Saw("read", share=share, **figures).at(at, embedded.place)
     return told.saying(
-        f"Outputs at real positions depend on {read:.0%} of the padded ones, which have {share:.1%} of the gradient."
+        f"Outputs at real positions depend on {read:.0%} of the padded ones, which receive {share:.1%} of the gradient."
     )
 
 

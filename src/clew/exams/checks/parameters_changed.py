@@ -1,11 +1,12 @@
-"""Which parameters differ from where they were after some steps of the subject's own optimiser?
+"""Which parameters change in some steps of the subject's own optimiser?
 
-Trains a copy for a dozen steps over its batches, and lists the trainable parameters whose bits are all as they were.
+Trains a copy for a dozen steps over its batches, and lists the trainable parameters that are bit-identical afterwards.
 
-Why it matters: a layer that the optimiser does not hold, or that no gradient reaches, looks like the rest from outside.
-Cannot tell: why a parameter stands still: not in the optimiser, cut off, an exactly zero gradient, an update lost to
+Why it matters: a layer that the optimiser does not hold, or that no gradient reaches, looks like any other from
+outside.
+Cannot tell: why a parameter does not change: not in the optimiser, cut off, an exactly zero gradient, an update lost to
 rounding. A parameter that weight decay alone moves counts as training.
-Silent when: a parameter is frozen by requires_grad, or moves late because what follows it starts at zero.
+Silent when: a parameter is frozen by requires_grad, or moves late because the next layer starts at zero.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def examine(lab: Lab) -> Answer:
     figures = {"unchanged": len(still), "trainable": len(before), "steps": len(losses) - 1}
     if len(still) == len(before):
         if losses[0] == 0:
-            return Unclear("the loss is zero: nothing is left to learn")
+            return Unclear("the loss is zero: there is nothing left to learn")
         says = f"No parameter changed in {STEPS} steps."
         return Saw("none", **figures).at(lab.place()).saying(says)
     if still:

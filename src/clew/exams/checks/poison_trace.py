@@ -1,14 +1,14 @@
 """Does the output for one example or position depend on other examples or on its future, and since which stage?
 
-Poisons all examples but one, and for models that predict their own input one position ahead also the later positions,
-in eval mode. Compares every value on the way, and names the first that changed.
+Replaces all examples but one by NaN, and for models that predict their own input one position ahead also the later
+positions, in eval mode. Compares every value on the way, and names the first that changed.
 
-Why it matters: an output that sees its future or its neighbours scores well and cannot be used; the stage where it
-crosses is where to look.
-Cannot tell: whether the crossing is meant, as in contrastive heads or graph batches; what happens in training mode,
+Why it matters: an output that sees its future or its neighbours scores well and is useless; the stage where the
+influence enters is where to look.
+Cannot tell: whether the influence is intended, as in contrastive heads or graph batches; what happens in training mode,
 where batch norm mixes by design.
-Silent when: nothing crosses. Unclear when the model takes one example at a time, gives random outputs in eval mode,
-its output does not go by example, or training keeps something of its batches in the model, such as a codebook.
+Silent when: there is no such influence. Unclear when the model takes one example at a time, gives random outputs in
+eval mode, its output has no batch axis, or training stores something of its batches in the model, such as a codebook.
 Sources: leakage-looks-too-good, silent-broadcast
 """
 
@@ -32,7 +32,7 @@ def examine(lab: Lab) -> Answer:
     batch = lab.batch
     count = rows(batch)
     if count < 2 or not output_width(lab):
-        return Unclear("the inputs or the output do not go by example, or there is one example only")
+        return Unclear("the inputs or the output have no batch axis, or there is only one example")
     if why := related(batch, count):
         return Unclear(why)
     length = predicts_ahead(batch)
@@ -40,12 +40,12 @@ def examine(lab: Lab) -> Answer:
         half = length // 2
         found = trace(lab, batch, lambda how: _later(lab, batch, half, length, how), up_to(half, length))
         if found is not None:
-            return _crossed("from_future", found, f"Outputs before position {half} change with inputs from there on")
+            return _crossed("from_future", found, f"Outputs before position {half} depend on inputs from there on")
     found = trace(lab, batch, lambda how: _others(lab, batch, count, how), row(0, count))
     if found is not None:
-        return _crossed("from_other_rows", found, "The output of one example changes with the other examples")
+        return _crossed("from_other_rows", found, "The output of one example depends on the other examples")
     asked = "other examples and later positions" if length else "other examples"
-    return Saw("clean", examples=count, positions=length).saying(f"No output changes with {asked}.")
+    return Saw("clean", examples=count, positions=length).saying(f"No output depends on {asked}.")
 
 
 def _crossed(outcome: str, found: Crossing, what: str) -> Saw:

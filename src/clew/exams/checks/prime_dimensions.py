@@ -3,10 +3,9 @@
 Runs model and loss in eval mode with a prime number of examples that no other dimension has, and, where there are
 positions, with a prime number of these. The outputs must have as many rows as there are examples.
 
-Why it matters: a reshape or an axis that fits only because two sizes happen to agree, or divide one another, no longer
-does.
+Why it matters: a reshape or an axis that fits only because two sizes happen to agree, or divide each other, then fails.
 Cannot tell: a size that is fixed for a good reason, such as a state kept for one batch size. A captured step, in which
-sizes were written down, fails for the recording's sake and is unclear.
+sizes were recorded, fails for that reason and is unclear.
 Silent when: only the number of positions is fixed, as it is behind a flattened layer.
 """
 
@@ -31,7 +30,7 @@ def examine(lab: Lab) -> Answer:
     if isinstance(held, str):
         return Unclear(held)
     if held.axis == 1 and not held.sure:
-        return Unclear("the axis that counts the examples is not known")
+        return Unclear("the batch axis is unknown")
     model = lab.fresh(training=False)
     before = _shapes(lab, model, lab.batch)  # what fails already is no matter of sizes
     sizes = {size for tensor in tensors(lab.batch.inputs) for size in tensor.shape}
@@ -44,12 +43,12 @@ def examine(lab: Lab) -> Answer:
         if not is_given(lab):
             return Unclear(f"the captured step cannot be repeated with {count} examples ({said})")
         told = Saw("breaks", examples=count, before=held.examples, error=said).at(_where(error))
-        return told.saying(f"With {count} examples in the place of {held.examples} it fails: {said}.")
+        return told.saying(f"With {count} examples instead of {held.examples} it fails: {said}.")
     odd = next((pair for pair in zip(before, after, strict=False) if _unexpected(*pair, held, count)), None)
     if len(before) != len(after) or odd is not None:
         was, now = odd or ((len(before),), (len(after),))
         told = Saw("breaks", examples=count, before=held.examples, output=str(now))
-        return told.saying(f"With {count} examples in the place of {held.examples} the output is {now}, it was {was}.")
+        return told.saying(f"With {count} examples instead of {held.examples} the output has shape {now}, not {was}.")
     length = _prime_length(lab, model, held)
     return Saw("runs", examples=count, positions=length)
 

@@ -1,11 +1,11 @@
 """Does a stronger penalty raise the training loss, as it must?
 
-Learns one batch by heart twice from the same weights with the user's optimiser, once with weight decay a hundred times
+Memorises one batch twice from the same weights with the user's optimiser, once with weight decay a hundred times
 as strong, or strong enough to shrink weights to a seventh in these steps, and compares the losses at the end. Dropout
 is off in both.
 
-Why it matters: a penalty that changes nothing does not act on the model, and one that lowers the loss says that weights
-run away.
+Why it matters: a penalty without effect does not act on the model, and one that lowers the loss shows that weights
+diverge.
 Cannot tell: a decay that is wired wrongly from a model that does not train at all (see update_ratio); penalties that
 are terms of the loss.
 Silent when: the loss is higher with the penalty. Unclear where the optimiser has no weight decay, training without the
@@ -38,9 +38,9 @@ def examine(lab: Lab) -> Answer:
     plain, _ = _final(lab, strong=False)
     strong, decay = _final(lab, strong=True)
     if decay is None:
-        return Unclear("the user's optimiser could not be made again, or has no weight decay to make stronger")
+        return Unclear("the user's optimiser could not be rebuilt, or has no weight decay to increase")
     if not decay:
-        return Unclear("the rate is zero, so that no decay acts either")
+        return Unclear("the rate is zero, so weight decay has no effect either")
     if not math.isfinite(plain):
         return Unclear(f"the loss is {plain} at the end of a training without the penalty")
     figures = {"initial": start, "without": plain, "with_penalty": strong, "decay": decay}
@@ -50,8 +50,8 @@ def examine(lab: Lab) -> Answer:
         return Saw("yes", **figures).saying(said)
     if strong < plain - rounding and FITTED * start < plain < RUNS_AWAY * start:
         return Unclear(
-            f"the loss goes from {start:.3g} to {plain:.3g}, and to {strong:.3g} with the penalty: small weights may "
-            "help where so little was fitted"
+            f"the loss goes from {start:.3g} to {plain:.3g}, and to {strong:.3g} with the penalty: small "
+            "weights may help where so little was learned"
         )
     return Saw("no", **figures).at(lab.place()).saying(said)
 

@@ -2,10 +2,10 @@
 
 Trains two copies for some steps after setting every random state (Python, numpy, torch) to the same seed.
 
-Why it matters: where they part, no two runs can be compared, and a change of the code cannot be told from chance.
+Why it matters: where they differ, no two runs can be compared, and the effect of a code change cannot be separated from
+noise.
 Cannot tell: whether the script sets its seeds at all, and the order in which its loader gives the data.
-Silent when: the model or the loss draws random numbers that follow the seeds. Sums on a GPU that come out differently
-are seen as what they are.
+Silent when: the model or the loss draws random numbers that follow the seeds. Nondeterministic GPU sums are recognised.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """How much does the result change when only the seed does?
 
-Draws the weights anew for each of five seeds, by putting the entries of every weight matrix in another order, and the
+Redraws the weights for each of five seeds, by permuting the entries of every weight matrix, and the
 order of the batches with them. Trains each copy for the same steps with the user's optimiser and compares the final
 losses, on held-out batches where there are some.
 
-Why it matters: where seeds differ as much as the gain over no training, a single run says nothing.
-Cannot tell: the spread at the end of a full training; noise of a small test set from a fault that strikes by chance.
+Why it matters: where seeds differ as much as the gain over no training, a single run proves nothing.
+Cannot tell: the spread at the end of a full training; noise of a small test set from a fault that strikes at random.
 Silent when: all seeds gain alike. Unclear where the weights were trained already, or so few steps gain nothing.
 """
 
@@ -36,7 +36,7 @@ def examine(lab: Lab) -> Answer:
     if not trained_parameters(lab.fresh()):
         return Unclear("no parameter of the model takes a gradient")
     if is_trained(lab, lab.batches[:MEASURED]):
-        return Unclear("the weights hold what was learned before, and drawing them anew would compare other starts")
+        return Unclear("the weights are already trained, and redrawing them would compare other starting points")
     starts, ends = zip(*(_run(lab, seed) for seed in range(SEEDS)), strict=True)
     finite = [end for end in ends if math.isfinite(end)]
     if not finite or not all(map(math.isfinite, starts)):
@@ -50,7 +50,8 @@ def examine(lab: Lab) -> Answer:
     spread = statistics.stdev(ends) / gain if len(finite) == SEEDS else math.inf
     if SURELY * spread < WIDE < spread:
         return Unclear(
-            f"the deviation over {SEEDS} seeds is {spread:.2g} of the gain, which so few seeds do not tell from a fifth"
+            f"the deviation over {SEEDS} seeds is {spread:.2g} of the gain, which so few seeds cannot "
+            "distinguish from a fifth"
         )
     return Reading(
         std_over_gain=spread,

@@ -47,19 +47,19 @@ def examine(lab: Lab) -> Answer:
         return Unclear("there is no label for each example as a whole")
     batches = (lab.val_pairs or lab.batches)[:MOST_BATCHES]
     if min(rows(batch) for batch in batches) < FEWEST:
-        return Unclear("batches of fewer than eight examples leave too little to exchange")
+        return Unclear("batches of fewer than eight examples are too small to exchange parts")
     shown = shown_inputs(batches[0])
     if len(shown) != 1:
-        return Unclear("the model takes several inputs, or none that goes by example")
+        return Unclear("the model takes several inputs, or none with a batch axis")
     masks = parts_of(shown[0].tensor)
     if len(masks) < FEWEST_PARTS:
-        return Unclear(f"the input has {len(masks)} parts, too few to speak of a shortcut")
+        return Unclear(f"the input has {len(masks)} parts, too few to call one a shortcut")
     model = lab.late(training=False)
     whole = torch.stack(list(masks.values())).any(0)
     clean, lost = _loss(lab, model, batches, ~whole), _loss(lab, model, batches, whole)
     gain = lost - clean
     if not math.isfinite(gain) or gain <= GAIN * abs(lost):
-        return Unclear("the model gains nothing from its inputs yet, so no part can carry it")
+        return Unclear("the model gains nothing from its inputs yet, so no part can be a shortcut")
     alone = {}
     for number, (name, mask) in enumerate(masks.items()):
         lab.check(number / len(masks))

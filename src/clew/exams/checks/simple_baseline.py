@@ -40,18 +40,18 @@ def examine(lab: Lab) -> Answer:
     training, held_out = distinct(lab.batches), distinct(lab.val_batches)
     known, others = sum(map(rows, training)), sum(map(rows, held_out))
     if known < FEWEST or others < FEWEST_HELD_OUT:
-        return Unclear("a comparison with simple models needs 64 training and 64 validation examples")
+        return Unclear("comparing with simple models needs 64 training and 64 validation examples")
     both = [*training, *held_out]
     labels, inputs = labels_of(lab, both), inputs_of(both)
     wanted = labels_of(lab, held_out)
     if labels is None or wanted is None or labels.dense or wanted.kind != labels.kind:
         return Unclear("the batches hold no label for each example")
     if inputs.examples != len(labels.y) or len(labels.y) != known + others or bool((labels.y == labels.y[:1]).all()):
-        return Unclear("no input goes by example in the way the labels do")
+        return Unclear("no input matches the labels example by example")
     if rebuilds_input(lab.batch):
-        return Unclear("the model rebuilds its input, which any linear model can copy")
+        return Unclear("the model is an autoencoder, whose task any linear model solves")
     if labels.kind == "values" and bool(((labels.y == 0) | (labels.y == 1)).all()):
-        return Unclear("every example has several labels at once")
+        return Unclear("the examples are multi-label")
     examples = examples_of(inputs, labels, lab.generator(1))
     error = against_constant(lab, lab.late(training=False), held_out, wanted)
     if examples is None or error is None:
@@ -69,7 +69,7 @@ def _judge(lab: Lab, examples: Examples, labels: Labels, known: int, error: floa
     factor, more = FAR[labels.kind]
     figures: dict[str, Value] = {"model_error": round(error, 4), "simple_error": round(found[best], 4), "simple": best}
     said = (
-        f"Of what one answer to all gets wrong, the trained model leaves {error:.2f} on validation examples, and a "
+        f"Relative to a constant prediction, the trained model has error {error:.2f} on validation examples, and a "
         f"{best} fitted on {len(order)} training examples {found[best]:.2f}."
     )
     if error >= NO_USE[labels.kind] and found[best] < 1:

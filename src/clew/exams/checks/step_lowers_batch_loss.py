@@ -38,7 +38,7 @@ def examine(lab: Lab) -> Answer:
     if not math.isfinite(before):
         return Unclear(f"the loss is {before}")
     if abs(before) < AT_THE_END or (not slope and abs(before) < 1e-3):
-        return Unclear(f"the loss is {before:.2g}: nothing is left to lower on this batch")
+        return Unclear(f"the loss is {before:.2g}: there is nothing left to lower on this batch")
     optimizer = own_optimizer(lab, model) or lab.optimizer(model)
     old = [held.detach().clone() for _, held in named]
     with lab.seeded():

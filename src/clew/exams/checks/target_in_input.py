@@ -62,7 +62,7 @@ def examine(lab: Lab) -> Answer:
         return told.at(place) if place is not None else told
     labels = labels_of(lab, lab.distinct)
     if labels is None:
-        return Unclear("the batches hold no labels that go by example")
+        return Unclear("the batches hold no label per example")
     if _is_input(lab):
         return Unclear("the target is the input itself, as in an autoencoder or where the loss shifts it")
     inputs = inputs_of(lab.distinct, _handed_in(lab))
@@ -78,7 +78,7 @@ def examine(lab: Lab) -> Answer:
     if len(kept) < FEWEST:
         return Unclear(f"{len(kept)} different examples are too few")
     if columns.shape[1] < 2:
-        return Unclear("the input has a single feature, and to predict from it is the task")
+        return Unclear("the input has a single feature, and predicting from it is the task")
     return _judge(lab, columns, names, labels._replace(y=y))
 
 
@@ -97,16 +97,14 @@ def _judge(lab: Lab, columns: torch.Tensor, names: Inputs, labels: Labels) -> An
         return Unclear(f"{len(columns)} examples are so few that one of {columns.shape[1]} features may fit by chance")
     name = _name(names, where)
     if SOLVED < best < ITSELF and alike > max(MANY, MANY_OF * columns.shape[1]):
-        return Unclear(
-            f"{alike} of {columns.shape[1]} features tell the target nearly as well, so that none gives it away"
-        )
+        return Unclear(f"{alike} of {columns.shape[1]} features predict the target nearly as well, so none leaks it")
     if SOLVED < best < EXACT and columns.shape[1] < ENOUGH_FEATURES:
         return Unclear(
-            f"{name} alone explains {100 * best:.0f} % of the target, which is no wonder among "
+            f"{name} alone explains {100 * best:.0f} % of the target, which is expected among "
             f"{columns.shape[1]} features"
         )
     if SOLVED < best < EXACT and labels.kind == "values" and _refined(columns, where, labels.y) > REFINED:
-        return Unclear(f"{name} tells the target all but alone, and the other features tell what it leaves")
+        return Unclear(f"{name} predicts the target almost alone, and the other features predict the rest")
     figures: dict[str, str | int] = {"feature": name, "features": columns.shape[1], "examples": len(columns)}
     if best >= EXACT and columns.shape[1] < ENOUGH_FEATURES:
         return Saw("one_feature_solves", skill=best, **figures).at(Place(symbol=name))

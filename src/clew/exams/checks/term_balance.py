@@ -63,21 +63,21 @@ def examine(lab: Lab) -> Answer:
         return Unclear(f"a batch with {FEWEST} examples is needed")
     late = values(lab, lab.late(), batches)
     if len(late) < 2:
-        return Unclear("the loss is no sum of several terms that can be told apart")
+        return Unclear("the loss is not a sum of separable terms")
     early = values(lab, lab.fresh(), batches)
     scale = sum(abs(held.own) for held in early.values())
     lowest = min(late, key=lambda name: late[name].own)
     if late[lowest].own < -WITHOUT_END * scale < 0:
         found = Saw("without_end", late=late[lowest].own, at_first=early[lowest].own, terms=len(late)).saying(
-            f"{lowest} goes from {early[lowest].own:.3g} to {late[lowest].own:.3g}: it has no floor, and the other "
-            "terms do not hold it"
+            f"{lowest} goes from {early[lowest].own:.3g} to {late[lowest].own:.3g}: it has no lower bound, "
+            "and the other terms do not constrain it"
         )
         return _placed(lab, found)
     if min(held.own for held in (*early.values(), *late.values())) < 0:
-        return Unclear("a term goes below zero: trained on the same batches again and again it may run away")
+        return Unclear("a term goes below zero: on repeated batches it may diverge")
     bound = [name for name, held in early.items() if _differs(held) or _differs(late[name])]
     if not bound:
-        return Unclear("no term depends on which inputs belong to which targets")
+        return Unclear("no term depends on the pairing of inputs and targets")
     waiting = [name for name in bound if late[name].ratio > HARDLY][:MOST_TERMS]
     for name in waiting:
         together = values(lab, trained(lab, batches, ""), batches)[name]
@@ -89,7 +89,7 @@ def examine(lab: Lab) -> Answer:
         others = [other for other in late if other != name]
         found = Saw("starved", together=together.own, alone=alone.own, late=late[name].own, terms=len(late)).saying(
             f"{name} falls to {alone.own:.3g} in {STEPS} steps when it is trained alone, and with "
-            f"{' and '.join(others)} it stays at {together.own:.3g}, which the inputs of other examples give as well"
+            f"{' and '.join(others)} it stays at {together.own:.3g}, no better than with the inputs of other examples"
         )
         return _placed(lab, found)
     return Saw("fed", terms=len(late), examined=len(bound))

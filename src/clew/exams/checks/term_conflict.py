@@ -53,8 +53,8 @@ def examine(lab: Lab) -> Answer:
         same = [] if isinstance(elsewhere, str) else [held for held in elsewhere if held[:2] == names]
         if not same or same[0].cosine >= OPPOSED:
             return Unclear(
-                f"the gradients of {worst.first} and {worst.second} have a cosine of {worst.cosine:.2f} here and not "
-                "at other weights: terms that have found their balance look like this"
+                f"the gradients of {worst.first} and {worst.second} have a cosine of {worst.cosine:.2f} here "
+                "but not at other weights, as for terms in balance"
             )
     found = Reading(
         cosine=worst.cosine,
@@ -78,7 +78,7 @@ def conflicts(lab: Lab, model: nn.Module, batches: list[Batch]) -> list[Pair] | 
         with lab.seeded(number), quiet(model.train()):
             terms = {name: term for name, term in terms_of(lab, model, batch).items() if term.requires_grad}
             if len(terms) < 2:
-                return "the loss is no sum of several terms that can be told apart"
+                return "the loss is not a sum of separable terms"
             slopes = {name: vector(_scalar(term), held, keep=True) for name, term in terms.items()}
         for first, second in combinations(slopes, 2):
             angle = cosine(slopes[first], slopes[second])

@@ -46,13 +46,13 @@ def examine(lab: Lab) -> Answer:
     if not math.isfinite(training) or not math.isfinite(evaluation):
         return Reading(larger_over_smaller_loss=math.nan, **figures)
     if min(training, evaluation) <= 0:
-        return Unclear(f"the losses are {training:.3g} and {evaluation:.3g}: below zero their ratio says nothing")
+        return Unclear(f"the losses are {training:.3g} and {evaluation:.3g}: below zero their ratio is not informative")
     ratio = apart(training, evaluation, FLOOR * before[0])
     if ratio > GAP and varies and training > evaluation:
         quiet = without_dropout(model)
         if not quiet:
             return Unclear(
-                f"training mode has {ratio:.2g} times the loss of eval mode and draws random numbers: dropout does that"
+                f"training mode has {ratio:.2g} times the loss of eval mode and draws random numbers: dropout does this"
             )
         training, evaluation, _ = _losses(lab, model, batches, keep=quiet)
         ratio = apart(training, evaluation, FLOOR * before[0])

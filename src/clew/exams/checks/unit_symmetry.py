@@ -39,7 +39,7 @@ def examine(lab: Lab) -> Answer:
         and not is_table(parameter, found[name], lab.batch)
     }
     if not held:
-        return Unclear("the model has no hidden weight matrix that the loss reaches")
+        return Unclear("the model has no hidden weight matrix that the loss depends on")
     with lab.seeded():
         steps = train(lab, model, lab.batches, STEPS)
     shares = {name: twins(parameter.detach()) for name, parameter in held.items()}
@@ -49,7 +49,7 @@ def examine(lab: Lab) -> Answer:
     count, units = round(shares[worst] * held[worst].shape[0]), held[worst].shape[0]
     told = Saw("identical_units", parameter=worst, share=shares[worst], units=units, steps=steps)
     return told.at(Place(parameter=worst)).saying(
-        f"After {steps} steps {count} of the {units} units of {worst} have the same weights as another one."
+        f"After {steps} steps {count} of the {units} units of {worst} have the same weights as another unit."
     )
 
 

@@ -32,11 +32,11 @@ def examine(lab: Lab) -> Answer:
     model = lab.fresh()
     optimizer = own_optimizer(lab, model)
     if optimizer is None:
-        return Unclear("the user's optimiser could not be made again over a copy of the model")
+        return Unclear("the user's optimiser could not be rebuilt over a copy of the model")
     named = [(name, held) for name, held in model.named_parameters() if held.requires_grad and held.dim() > 1]
     named = [(name, held) for name, held in named if bool(held.any())]
     if not named:
-        return Unclear("no weight matrix that trains starts with anything but zeros")
+        return Unclear("every trained weight matrix starts at zero")
     medians, largest = [], ("", 0.0)
     with lab.seeded():
         for step in range(STEPS):

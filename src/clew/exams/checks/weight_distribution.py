@@ -81,7 +81,7 @@ def oddity(before: Width, after: Width) -> str:
     if before.rms > 0 and after.rms < SHRUNK * before.rms:
         return "has collapsed"
     if before.scaled > WIDE:
-        return "is far wider than its fan-in asks for"
+        return "is far wider than its fan-in requires"
     if 0 < before.scaled < NARROW and after.scaled < NARROW:
-        return "is far narrower than its fan-in asks for"
+        return "is far narrower than its fan-in requires"
     return ""

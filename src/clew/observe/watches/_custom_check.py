@@ -100,8 +100,8 @@ def _judged(entries: list[Entry]) -> Checked:
             return Checked(
                 None,
                 why=(
-                    f"its forward is flat in {entry.argument} and its backward gives {entry.gradient:.2g} there, "
-                    "as a straight-through or surrogate gradient does on purpose"
+                    f"its forward is constant in {entry.argument}, and its backward gives "
+                    f"{entry.gradient:.2g} as a straight-through estimator does"
                 ),
             )
     counted = [entry for entry in entries if not entry.flat]
@@ -164,7 +164,7 @@ class _Function:
         if isinstance(value, torch.Tensor):
             wanted = next(self._wanted)
             if value.is_complex():
-                raise _Unfit("it computes with complex numbers")
+                raise _Unfit("it uses complex numbers")
             if not value.is_floating_point():
                 return value
             value = value.double()

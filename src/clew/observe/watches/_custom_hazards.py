@@ -37,9 +37,9 @@ def hazard(function: Any, depth: int = DEEP) -> str:
     try:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     except (OSError, TypeError, SyntaxError, ValueError):
-        return "has no source to be read"
+        return "has no readable source"
     if not isinstance(tree, ast.FunctionDef):
-        return "has no source to be read"
+        return "has no readable source"
     own = _own_names(tree)
     for node in ast.walk(tree):
         said = _does(node, own, function.__globals__)

@@ -73,7 +73,7 @@ class Feed:
             getattr(self, f"_{name}")(event)
         except BaseException as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
             release(error)
-            self.broken = f"the data could not be followed: {type(error).__name__}: {error}"
+            self.broken = f"the data could not be traced: {type(error).__name__}: {error}"
 
     def _batch(self, event: Batch) -> None:
         loader = self._loader(event)

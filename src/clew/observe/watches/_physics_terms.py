@@ -113,7 +113,7 @@ class Equations:
             getattr(self, f"_{name}")(event)
         except BaseException as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
             release(error)
-            self.broken = f"the equation could not be followed: {type(error).__name__}: {error}"
+            self.broken = f"the equation could not be traced: {type(error).__name__}: {error}"
 
     def is_equation(self) -> bool:
         """Whether the derivatives look like those of an equation: taken again, or used as they are by a single
@@ -399,4 +399,4 @@ def _tell(equations: Equations, outputs: Any, by: Any, result: Any) -> None:
             equations.derived(*(_unwrapped(one) for one in (outputs, by, result)))
     except BaseException as error:  # noqa: BLE001  # as in follow
         release(error)
-        equations.broken = f"the equation could not be followed: {type(error).__name__}: {error}"
+        equations.broken = f"the equation could not be traced: {type(error).__name__}: {error}"

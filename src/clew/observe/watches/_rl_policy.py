@@ -387,4 +387,4 @@ def _tell(policy: Policy, name: str, distribution: Any, given: Any, result: Any)
                 policy.weighed(distribution, result, given, place)
     except BaseException as error:  # noqa: BLE001  # said by every watch that asks; the script goes on
         release(error)
-        study.broken = f"the policy could not be followed: {type(error).__name__}: {error}"
+        study.broken = f"the policy could not be traced: {type(error).__name__}: {error}"

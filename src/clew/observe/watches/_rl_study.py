@@ -176,7 +176,7 @@ class Study:
             getattr(self, f"_{name}")(event)
         except BaseException as error:  # noqa: BLE001  # every watch that shares this record says so in its answer
             release(error)
-            self.broken = f"the agent could not be followed: {type(error).__name__}: {error}"
+            self.broken = f"the agent could not be traced: {type(error).__name__}: {error}"
 
     # --- events
 

@@ -58,7 +58,7 @@ class BatchNormBatch(Watch):
             least = min(examples, key=lambda name: examples[name])
             values = median(float(second) for _, second in self.layers[least])
             if values <= SIGNS:
-                says = f"each channel is normalised over {values:g} values, which leaves little more than their signs"
+                says = f"each channel is normalised over {values:g} values, which leaves little but their signs"
                 layer = Place(module=least.partition(":")[2])
                 return Saw("signs_only", values=values, examples=examples[least]).at(layer).saying(says)
             reading = Reading(examples_per_normalisation=examples[least], values_per_channel=values)

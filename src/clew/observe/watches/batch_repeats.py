@@ -116,12 +116,9 @@ class BatchRepeats(FedWatch):
             if part is not None:
                 return part
             if self.draws.broken:
-                return Unclear(f"random draws could not be followed: {self.draws.broken}")
+                return Unclear(f"random draws could not be traced: {self.draws.broken}")
             return Unclear("no loader batch was trained on")
-        says = (
-            f"all sampled training calls used the same {found.rows} examples, picked from a tensor that holds "
-            f"{found.source}"
-        )
+        says = f"all sampled training calls used the same {found.rows} examples, picked from a tensor of {found.source}"
         return (
             Saw("same", times=found.calls, rows=found.rows, data_set=found.source, steps=found.steps)
             .at(found.place)

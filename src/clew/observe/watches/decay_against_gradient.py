@@ -145,10 +145,10 @@ class DecayAgainstGradient(Watch):
             reading = Reading(median_decay_over_gradient_part=median(self.ratios), steps=len(self.ratios))
             return reading.at(self.place) if self.place is not None and median(self.ratios) >= 1 else reading
         if self.unknown:
-            return Unclear("how this optimiser applies its weight decay is not known")
+            return Unclear("how this optimiser applies weight decay is unknown")
         if self.without:
             return Reading(median_decay_over_gradient_part=0.0, steps=self.steps)
-        return Unclear("no weight matrix with a gradient and a decay was looked at")
+        return Unclear("no weight matrix with both gradient and decay was checked")
 
 
 def _rule(optimizer: Any, group: dict[str, Any]) -> str:

@@ -50,7 +50,7 @@ class DerivativesUsed(Solved):
         if held.broken or not held.is_equation():
             return Unclear(self.unseen())
         if held.steps < UPDATES:
-            return Unclear("too few updates with derivatives by the inputs were seen")
+            return Unclear("too few updates with derivatives with respect to the inputs were seen")
         for place, times in held.cut.items():
             if times >= OFTEN * held.steps:
                 return Saw("cut", updates=times).at(place)

@@ -142,7 +142,7 @@ class DiscardedResult(Watch):
             if kind in self.found:
                 places = self.found[kind]
                 return Saw(kind, lines=len(places)).at(*places)
-        return Saw("none", passes=self.forwards) if self.forwards else Unclear("no forward pass was looked at")
+        return Saw("none", passes=self.forwards) if self.forwards else Unclear("no forward pass was checked")
 
 
 def is_dropped(code: CodeType, at: int) -> bool:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 SAYS = {
-    "usual": "actions are weighed by what followed them",
-    "backwards": "actions are weighed by what the episode had paid before them",
+    "usual": "actions are weighted by the rewards that followed",
+    "backwards": "actions are weighted by the rewards before them",
     "nothing_later": "actions without an immediate reward all get one weight, whatever followed them",
 }
 
@@ -51,7 +51,7 @@ class DiscountInTargets(Studied):
             places = [seen.place] if seen.outcome == "usual" else self._lines(seen.place)
             return Saw(seen.outcome, steps=seen.rows).at(*places).saying(SAYS[seen.outcome])
         if found is None:
-            return Unclear("the targets of the value loss could not be taken apart into rewards and later values")
+            return Unclear("the targets of the value loss could not be split into rewards and bootstrapped values")
         outcome = "above_one" if found.discount > recursion.ONE else "usual"
         places = [found.place] if outcome == "usual" else self._lines(found.place)
         return Saw(outcome, discount=found.discount, steps=found.rows).at(*places)

@@ -105,14 +105,14 @@ class DistanceTravelled(Watch):
         if not math.isfinite(self.distance):
             return Unclear("the weights are not finite any more")
         if not self.gradients or median(self.gradients) < (0.0 if self.adapts else ORDINARY):
-            return Unclear("the gradients are too small themselves to put it down to the rate")
+            return Unclear("the gradients themselves are too small to blame the learning rate")
         if self.clips:
             return Unclear("clipping shrinks the gradients strongly, which shortens the steps too")
         if self.rates[-1] > 1.01 * self.rates[0]:
             return Unclear("the learning rate is still rising")
         fallen = self.course.over_first()
         if fallen < FALLEN and self.distance < 1e-3:
-            return Unclear("the weights have hardly moved and the loss falls all the same")
+            return Unclear("the weights have hardly moved, yet the loss falls")
         reading = Reading(distance_over_weight=self.distance, steps=self.steps, rate=self.rates[-1])
         place = self.made.get(self.number)
         return reading.at(place) if place is not None and self.distance < 1e-3 else reading

@@ -40,7 +40,7 @@ class EntropyPull(Studied):
         if len(policy.pulls) < UPDATES or self.recorder.step < STEPS:
             return Unclear("too few updates with an entropy and log-probabilities of torch.distributions were seen")
         if not policy.left:
-            return Unclear("the policy is no choice among several actions")
+            return Unclear("the policy does not choose among discrete actions")
         share = statistics.median(pull.share for pull in policy.pulls)
         left = statistics.median(list(policy.left)[-LAST:])
         place = policy.pulls[-1].place

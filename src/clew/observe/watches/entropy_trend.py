@@ -34,7 +34,7 @@ class EntropyTrend(Studied):
         for step, share in self.study.policy.entropies or self._widths():
             by_step.setdefault(step, []).append(share)
         if not by_step:
-            return Unclear("no policy was seen to draw its actions from a distribution")
+            return Unclear("no policy that samples actions from a distribution was seen")
         if self.recorder.step < STEPS:
             return Unclear(f"entropy says little before about {STEPS} updates")
         quarter = 0.25 * self.recorder.step

@@ -133,7 +133,7 @@ class EvaluationClasses(Watch):
             return Unclear(self.broken)
         counted = [held for held in self.tables.values() if int(held.counts.sum()) >= FEWEST]
         if not counted:
-            return Unclear("no forty answers with known labels were seen in evaluation")
+            return Unclear("fewer than forty predictions with labels were seen in evaluation")
         if len(self.trained) < 2 or sum(self.trained) / len(self.trained) < FITTED:
             return Unclear("the predictions in training are unknown or do not fit the labels there")
         for held in counted:
@@ -195,4 +195,4 @@ def _tell(watch: EvaluationClasses, first: Any, second: Any) -> None:
     except BaseException as error:  # noqa: BLE001  # the script comes first; the answer says that it was not followed
         release(error)
         watch.answers = None
-        watch.broken = f"a comparison could not be followed: {type(error).__name__}: {error}"
+        watch.broken = f"a comparison could not be traced: {type(error).__name__}: {error}"

@@ -74,7 +74,7 @@ class EvaluationInputs(FedWatch):
                 return Saw("vary", evaluations=held.epochs).at(held.place).saying(says)
         if any(held.same for held in evaluated):
             return Saw("fixed", evaluations=max(held.epochs for held in evaluated))
-        return Unclear("no loader gave the same examples for evaluation three times")
+        return Unclear("no loader returned the same evaluation examples three times")
 
 
 def parts(tensors: list[torch.Tensor]) -> tuple[torch.Tensor | None, torch.Tensor | None]:

@@ -214,7 +214,9 @@ class EventOrder(Watch):
             if not turn.steps and turn.reached_ever and enough and not turn.covered:
                 return Saw("no_step", backwards=self.backwards, steps=stepped).at(turn.backward_place)
         if not stepped:
-            return Unclear("too few backward passes to say that no step follows" if self.backwards else "nothing ran")
+            return Unclear(
+                "too few backward passes to conclude that no step follows" if self.backwards else "nothing ran"
+            )
         if not any(turn.looked for turn in turns):
-            return Unclear("no whole step was looked at")
+            return Unclear("no complete step was checked")
         return Saw("usual", steps=stepped, backwards=self.backwards)

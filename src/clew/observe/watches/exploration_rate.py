@@ -57,9 +57,9 @@ class ExplorationRate(Studied):
         place = self.study.experience.place
         if first.best == first.total:
             if first.total < SURE:
-                return Unclear("too few actions were seen in the first tenth of the run to miss the others")
+                return Unclear("too few actions were seen in the first tenth of the run to call the others unexplored")
             if self._noisy():
-                return Unclear("the network that chooses has noise of its own")
+                return Unclear("the policy network has noise of its own")
             return Saw("none", first=tried, actions=first.total).at(*branches(place), place)
         asked = after.best + after.other
         if not asked and late.total >= LATER and after.total >= LOOKED:
@@ -72,7 +72,7 @@ class ExplorationRate(Studied):
         left = 1.0 - late.best / late.total
         if left < tried:
             return Saw("decays", first=tried, last=left, actions=first.total + late.total).at(place)
-        return Unclear("the share of other actions has not fallen so far")
+        return Unclear("the share of exploratory actions has not fallen yet")
 
     def _greedy(self) -> Answer | None:
         """Updates of a policy by actions that it never drew: always the likeliest, where others have their share."""
@@ -93,9 +93,9 @@ class ExplorationRate(Studied):
         if self.study.policy.entropies:
             return "actions are drawn from a distribution"
         if not any(aimed.columns > 1 and aimed.keys is not None for aimed in self.study.aimed):
-            return "no values of actions are learned"
+            return "no action values are learned"
         if not self.study.experience.choices.by_side:
-            return "actions are no whole numbers"
+            return "actions are not integers"
         return "" if self.recorder.step >= STEPS else f"it says little before about {STEPS} updates"
 
     def _noisy(self) -> bool:

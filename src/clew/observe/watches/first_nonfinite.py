@@ -251,7 +251,8 @@ class FirstNonfinite(Watch):
             alive = [held for ref in self.batch_tensors if (held := ref()) is not None and readable(held)]
             if alive and all(bool(torch.isfinite(held).all()) for held in alive):
                 self.lost = (
-                    f"a value computed without gradients was not finite when it entered the model at step {step}"
+                    "a value computed without gradients was already non-finite when it entered the model at "
+                    f"step {step}"
                 )
                 return
             places = (self.batch_place, *places)
@@ -264,7 +265,7 @@ class FirstNonfinite(Watch):
             self.found = Found(Origin("in_update", first.operation, first.at), step, (self.step_place, *places), says)
             return
         words = {"in_data": "came in with the data", "in_log": "arose in a logarithm, root or power"}
-        words |= {"in_division": "arose in a division", "in_overflow": "arose from numbers too large for their type"}
+        words |= {"in_division": "arose in a division", "in_overflow": "arose from an overflow"}
         says = f"The first value that is not finite {words[first.outcome]}, at step {step} ({first.operation})."
         self.found = Found(first, step, places, says)
 

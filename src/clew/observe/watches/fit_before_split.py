@@ -59,8 +59,8 @@ class FitBeforeSplit(FedWatch):
                 continue
             says = (
                 f"column {found.column} is the mean of the labels by {found.key}, over all rows that are "
-                f"split later: in {found.groups} groups so small that {found.own:.0%} of it is the row's own "
-                "label"
+                f"split later: in {found.groups} groups, so small that {found.own:.0%} of the value is the "
+                "row's own label"
             )
             saw = Saw("labels_averaged", own_label=found.own, groups=found.groups, column=found.column)
             return saw.at(*(place for place in (found.place, found.split) if place)).saying(says)

@@ -76,7 +76,7 @@ class GradientExplodes(Watch):
     def read(self) -> Answer:
         known = [held for held in self.norms.values() if len(held.early) > FEWEST or math.isnan(held.rise)]
         if not known:
-            return Unclear("too few optimiser steps were looked at")
+            return Unclear("too few optimiser steps were checked")
         worst = max(known, key=lambda held: (math.isnan(held.rise), held.rise))
         reading = Reading(largest_over_early_median=worst.rise, largest=worst.largest)
         return reading.at(Place(step=worst.step)) if math.isnan(worst.rise) or worst.rise > MUCH else reading

@@ -98,7 +98,7 @@ class GradientsExchanged(Watch):
         for how, steps in self.silent.items():
             if steps >= LOOKS and not self.exchanged:
                 says = {
-                    "bypassed": "The module inside the DistributedDataParallel wrapper is called by itself in training",
+                    "bypassed": "The module inside the DistributedDataParallel wrapper is called directly in training",
                     "lost": (
                         "The DistributedDataParallel wrapper has lost its hooks, which happens when the model is "
                         "moved or cast after wrapping"

@@ -102,7 +102,7 @@ class GraphGrowth(Watch):
             return (
                 Saw("retained", steps=self.most)
                 .at(self.holders.place, self.most_place)
-                .saying(f"the graphs of {self.most} earlier steps were alive at the same time")
+                .saying(f"the graphs of {self.most} earlier steps were in memory at the same time")
             )
         return Saw("released", steps=self.most)
 

@@ -73,7 +73,8 @@ class HooksGathered(Watch):
             return Saw("as_many", most=self.most)
         (_, kind, code), (first, now, _) = max(grown, key=lambda each: each[1][1])
         says = (
-            f"one {kind} has {now} hooks of the same function and had {first} at first: all of them run at every call"
+            f"one {kind} has {now} hooks of the same function and had {first} at the start: all of them run "
+            "at every call"
         )
         return Saw("gathers", first=first, now=now, holders=len(grown)).saying(says).at(*lines(code))
 

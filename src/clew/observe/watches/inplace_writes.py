@@ -104,14 +104,14 @@ class InplaceWrites(Watch):
     def read(self) -> Answer:
         if self.guarded is not None:
             error, place = self.guarded
-            return Saw("corrupting", errors=1).at(place).saying(f"autograd refused: {error[:160]}")
+            return Saw("corrupting", errors=1).at(place).saying(f"autograd raised: {error[:160]}")
         if self.changed >= TIMES:
             module = Place(module=self.name) if self.name else None
             text = "a layer's input was overwritten between its forward and backward pass without autograd noticing"
             return Saw("corrupting", tensors=self.changed).at(self.place, module).saying(text)
         written = self.stored.written()
         if written is not None:
-            text = f"the data set's stored {written.name} is written to while it is read, epoch after epoch"
+            text = f"the data set's stored {written.name} is overwritten as it is read, in every epoch"
             return Saw("corrupting", epochs=written.times).at(written.place).saying(text)
         site = self.rewritten.found()
         if site is not None:
@@ -122,7 +122,7 @@ class InplaceWrites(Watch):
             text = f"from epoch to epoch the spread of the loader's batches changes by a factor of {factor:.3g}"
             return Saw("corrupting", factor=factor).at(place).saying(text)
         if self.rewritten.broken:
-            return Unclear(f"writes to stored tensors could not be followed: {self.rewritten.broken}")
+            return Unclear(f"writes to stored tensors could not be traced: {self.rewritten.broken}")
         if self.compared:
             return Unclear(f"none of {self.compared} layer inputs was overwritten; other writes are not checked")
         return Unclear("no layer input could be compared between forward and backward")

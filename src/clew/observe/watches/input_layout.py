@@ -72,7 +72,7 @@ class InputLayout(Watch):
 
     def read(self) -> Answer:
         if self.rows < FEWEST:
-            return Unclear("too few pictures or series with several channels entered a model")
+            return Unclear("too few images or multichannel series entered a model")
         given, other = (sum(values) / len(values) for values in (self.given, self.other))
         kind, ratio = (
             len(self.shape) + 1,

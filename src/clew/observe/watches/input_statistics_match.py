@@ -148,7 +148,8 @@ class InputStatisticsMatch(FedWatch):
             off = all_off(there, here) if key in self.images else None
             if off is not None and (off > FAR_OFF or not self._changed_by_chance()):
                 says = (
-                    f"the mean of every channel is off by {off:.2g} standard deviations or more, with the same spread"
+                    f"the mean of every channel is shifted by {off:.2g} standard deviations or more, with the "
+                    "same spread"
                 )
                 return says, self.places.get(key), {"shift": off, "channels": float(len(here.mean))}
             some = some_columns(there, here)

@@ -83,5 +83,5 @@ class IntegerCasts(Watch):
         if broken:
             return Unclear(f"arrays could not be compared: {broken}")
         if not LEDGER.frames:
-            return Unclear(LEDGER.trouble or "no table was seen to be read")
+            return Unclear(LEDGER.trouble or "no table was read")
         return Saw("fits", tables=len(LEDGER.frames))

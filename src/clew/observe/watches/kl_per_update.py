@@ -39,7 +39,7 @@ class KlPerUpdate(Studied):
             return Saw("spike", before=before, after=after).saying(says).at(self.study.experience.place)
         moved = policy.moves.found if len(policy.moves.found) >= LOOKS else policy.moved
         if len(moved) < LOOKS:
-            return Unclear("actions were not looked at again after a step often enough")
+            return Unclear("too few actions were re-evaluated after a step")
         share = float(np.percentile(list(moved), 95))
         if share < TINY and self.recorder.step < EARLY:
             return Unclear("the policy has hardly moved yet, and the run is short")

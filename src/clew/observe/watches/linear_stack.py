@@ -130,7 +130,7 @@ class LinearStack(Watch):
 
     def read(self) -> Answer:
         if not self.checked or not self.layers:
-            return Unclear("no linear or convolution layer was seen at work in training")
+            return Unclear("no linear or convolution layer ran in training")
         if not self.found:
             return Saw("separated", layers=self.layers)
         pairs = list(self.found.values())

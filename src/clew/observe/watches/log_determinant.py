@@ -103,7 +103,7 @@ class LogDeterminant(Watch):
         figures = {"updates": self.stretching + self.shrinking}
         if self.shrinking >= UPDATES and not self.stretching:
             saw = Saw("rewards_shrinking", **figures).at(self.place, self.backward)
-            return saw.saying("a layer's log-determinant enters the loss with the sign that rewards shrinking")
+            return saw.saying("a layer's log-determinant enters the loss with the wrong sign: it rewards contraction")
         if self.stretching >= UPDATES and not self.shrinking:
             return Saw("rewards_stretching", **figures).at(self.place)
         return Unclear("no module's log-determinant enters a loss")

@@ -122,15 +122,15 @@ class LooksAhead(Watch):
     def read(self) -> Answer:
         kept = [rows for rows in (*self.loaders.values(), *self.called.values()) if rows and rows.count >= FEWEST]
         if not kept:
-            return Unclear("no rows with a number as target were seen in the order in which they are stored")
+            return Unclear("no rows with a numeric target were read in their stored order")
         found = [Found(made, rows) for rows in kept for made in rows.made()]
         if not found:
-            return Unclear("no column is a sum of targets of the rows around it")
+            return Unclear("no column is a sum of neighbouring targets")
         ahead = [held for held in found if _ahead(held.made)]
         if ahead and all(
             _both_sides([held for held in found if held.rows is rows]) for rows in {a.rows for a in ahead}
         ):
-            return Unclear("rows of both sides are given, as where gaps are filled")
+            return Unclear("rows of both sides are given, as in imputation")
         if not ahead:
             return Saw("behind", columns=len(found))
         return _told(ahead)

@@ -31,7 +31,7 @@ WANT_LOGITS = frozenset(("cross_entropy", "binary_cross_entropy_with_logits", "m
 WANT_LOGS = frozenset(("nll_loss", "kl_div", "ctc_loss"))
 WANT_PROBABILITIES = frozenset(("binary_cross_entropy",))
 CLAMPS = frozenset(("Clamp", "ClampMin", "ClampMax"))
-OVERLAP = "an overlap written by hand"
+OVERLAP = "a hand-written overlap loss"
 TRIES = 12
 LARGE, OFF = 1_000_000, 0.05
 TWICE, RAW, FITS = "probabilities_into_logit_loss", "logits_into_probability_loss", "fits"
@@ -140,7 +140,7 @@ class LossInputKind(Watch):
                 return Saw(outcome, loss=seen.loss, made_by=seen.made_by).at(*seen.places).saying(says(seen))
         if self.by_graph_seen or self.by_value_fits:
             return Saw(FITS, calls=self.by_graph_seen + self.by_value_fits)
-        return Unclear("no call of a loss function that wants logits or probabilities was seen")
+        return Unclear("no call of a loss function on logits or probabilities was seen")
 
 
 def raw_scores(given: torch.Tensor) -> bool:

@@ -52,7 +52,7 @@ class LossLogFiltered(Watch):
         if not self.bad:
             return Saw("honest", losses=self.losses)
         if self.filters is None:
-            return Unclear("some losses are not finite, and how the script logs them is not known")
+            return Unclear("some losses are not finite, and how the script logs them is unknown")
         if not self.filters:
             return Saw("honest", losses=self.losses)
         figures = {"losses": self.losses, "not_finite": self.bad, "first_step": self.first}

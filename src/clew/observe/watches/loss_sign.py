@@ -163,9 +163,9 @@ class LossSign(Watch):
             )
             return Saw("negated", maximize=False, loss="distance").at(*self.far_at).saying(text)
         if not self.descending and not self.climbing:
-            return Unclear("nothing that backward was called on is plainly the result of a loss function of torch")
+            return Unclear("no value that backward was called on is clearly the result of a torch loss function")
         if not self.maximizing or not self.trains_model:
-            return Unclear("no optimiser was seen to step the parameters of a model")
+            return Unclear("no optimiser stepped the parameters of a model")
         maximized = all(self.maximizing.values())
         if maximized and self.descending and not self.climbing and not self.other:
             makers = [place for number, place in self.made.items() if self.maximizing.get(number)]

@@ -151,7 +151,7 @@ class LossTermSizes(Watch):
             return Saw("code_empty", numbers=self.codes, looks=self.empty).at(*self.code_at).saying(says)
         if not self.ratios:
             if self.unreadable:
-                return Unclear("the loss has terms written by hand whose values cannot be told apart")
+                return Unclear("the loss has hand-written terms whose values cannot be separated")
             return Unclear("no backward was seen on a loss with a graph")
         reading = Reading(largest_over_smallest=statistics.median(self.ratios), terms=self.most)
         return reading.at(*dict.fromkeys(place for place in self.where if place is not None))

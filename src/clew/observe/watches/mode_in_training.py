@@ -131,7 +131,7 @@ class ModeInTraining(Watch):
     def read(self) -> Answer:
         turns = sum(trained.turns for trained in self.models.values())
         if not turns:
-            return Unclear("no forward pass of a model was followed by backward and a step of its optimiser")
+            return Unclear("no forward pass was followed by backward and an optimiser step")
         for trained in self.models.values():
             often = trained.eval_turns >= MANY and trained.eval_turns >= SHARE * trained.turns
             if trained.streak >= STREAK or often:

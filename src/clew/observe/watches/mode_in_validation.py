@@ -209,7 +209,7 @@ class ModeInValidation(Watch):
 
     def read(self) -> Answer:
         if not self.trained:
-            return Unclear("no model whose parameters an optimiser holds was called")
+            return Unclear("no model held by an optimiser was called")
         seen = {key: held for key, held in self.passes.items() if key[0] in self.trained or self.copies.get(key[0])}
         for (model, loader), held in seen.items():
             once = held.in_train and held.most_again < AGAIN
@@ -220,7 +220,7 @@ class ModeInValidation(Watch):
         if any(held.in_eval for held in seen.values()):
             return Saw("eval", passes=sum(held.in_eval for held in seen.values()))
         if not self.layered:
-            return Unclear("no layer that depends on the mode was seen outside training")
+            return Unclear("no mode-dependent layer ran outside training")
         return Unclear("no validation pass was seen")
 
     def _validates(self, held: Passes, loader: int | None) -> bool:

@@ -89,7 +89,7 @@ class NarrowPass(Watch):
             return Unclear("no training pass of a model was seen")
         if self.found:
             name, place = next(iter(self.found.values()))
-            says = f"all that reaches {name or 'the last layer'} from the inputs is one number for each example"
+            says = f"only one number per example reaches {name or 'the last layer'}"
             return Saw("one_number", layer=name).at(place).saying(says)
         if self.dropping:
             name, (p, place) = max(self.dropping.items(), key=lambda item: item[1][0])

@@ -27,7 +27,7 @@ class ObservationScale(Studied):
             return Unclear(why)
         held = self.study.columns
         if held is None or held.rows < ROWS:
-            return Unclear("too few observations were recognised where they enter a network")
+            return Unclear("too few observations were recognised at the input of a network")
         mean = held.sums / held.rows
         std = np.sqrt(np.maximum(held.squares / held.rows - mean**2, 0.0))
         varies = std > 1e-6 * (np.abs(mean) + 1e-6)

@@ -188,7 +188,7 @@ class OptimizerCoverage(Watch):
             return (
                 Saw("missing", parameters=len(names))
                 .at(place, Place(parameter=names[0]))
-                .saying(f"{len(names)} trainable parameters that the loss reaches are in no optimiser: {shown}")
+                .saying(f"{len(names)} trainable parameters that the loss depends on are in no optimiser: {shown}")
             )
         if not self.any_model_optimised:
             return Unclear("no optimiser holds a parameter of a model that was called")

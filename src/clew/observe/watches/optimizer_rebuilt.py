@@ -86,7 +86,7 @@ class OptimizerRebuilt(Watch):
 
     def read(self) -> Answer:
         if not self.made:
-            return Unclear("no optimiser of torch.optim was made")
+            return Unclear("no optimiser of torch.optim was created")
         for site in self.sites.values():
             alike = site.rebuilds >= ALIKE and len(site.lives) == 1
             if site.rebuilds >= REBUILDS or alike or (site.rapid >= EVERY_STEP and site.rapid == site.rebuilds):

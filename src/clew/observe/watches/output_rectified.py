@@ -92,7 +92,10 @@ class OutputRectified(Watch):
                 continue
             places = (*self.lines, self.place)
             if name in SCORES:
-                says = f"a ReLU produces the scores; {share:.0%} of the examples have their own class at exactly 0"
+                says = (
+                    f"a ReLU produces the scores; {share:.0%} of the examples have a score of exactly 0 for their "
+                    "own class"
+                )
                 return Saw("scores", share=share, loss=name).at(*places).saying(says)
             says = f"a ReLU produces the predictions; {share:.0%} of the targets are negative"
             return Saw("predictions", share=share, loss=name).at(*places).saying(says)

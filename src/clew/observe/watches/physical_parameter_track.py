@@ -38,7 +38,7 @@ EDGE = 4.6  # where a sigmoid is within a hundredth of its bounds
 FLAT = 10.0  # where softplus and sigmoid are within 5e-5 of their limits
 WALKS, WALKED = 3, 8192
 FEW = 8
-STILL = "it never leaves its start: its gradient is exactly zero at all {} steps"
+STILL = "it never leaves its initial value: its gradient is exactly zero at all {} steps"
 
 
 class Track:
@@ -176,7 +176,7 @@ class PhysicalParameterTrack(Solved):
                 saw = saw.at(self._place(track), self.equations.place)
                 return saw.saying(STILL.format(track.asked)) if track.cut_off() else saw
         if stopped:
-            return Unclear("the learning rate is next to nothing for half of the run")
+            return Unclear("the learning rate is close to zero for half of the run")
         return Saw("moves", start=held[0].values[0][1], end=held[0].values[-1][1])
 
 

@@ -41,4 +41,4 @@ class PolicyDirection(Studied):
             return Saw("against", **figures).at(*computing("policy loss", place), place)
         if middle > 0:
             return Saw("along", **figures).at(place)
-        return Unclear("what the updates favour is not clearly related to what the values say")
+        return Unclear("the updates are not clearly related to the value estimates")

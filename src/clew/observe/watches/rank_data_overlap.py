@@ -60,4 +60,4 @@ class RankDataOverlap(FedWatch):
     def read(self) -> Answer:
         if self.world < 2:
             return Unclear("one process: there are no ranks to compare")
-        return Unclear("the rows of the ranks are compared when all of them have ended")
+        return Unclear("the rows of the ranks are compared after all of them have ended")

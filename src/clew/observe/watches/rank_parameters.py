@@ -98,7 +98,7 @@ class RankParameters(Watch):
         if _world() < 2:
             return Unclear("there is one process")
         if not self.recorded:
-            return Unclear("no parameter that every rank holds was looked at")
+            return Unclear("no parameter held by every rank was checked")
         return Unclear("one rank alone cannot tell; the checksums of all ranks are compared after the run")
 
 

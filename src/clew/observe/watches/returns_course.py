@@ -49,7 +49,7 @@ def course_of(study: Study, last: int) -> Answer:
     if course is None or not course.first or count < 2 * EPISODES or last < UPDATES:
         return Unclear(f"only {count} episodes ended during {last} updates")
     if course.normalised:
-        return Unclear("a wrapper divides the rewards by something that moves with them")
+        return Unclear("a wrapper divides the rewards by a running statistic")
     first, late = joined(course.first, count), joined(held[::-1], max(EPISODES, count // 5))
     gain = late.mean - first.mean
     error = (first.variance / first.episodes + late.variance / late.episodes) ** 0.5

@@ -40,7 +40,7 @@ class RewardInTargets(Studied):
             return Saw("negated", factor=paid.factors[0], steps=paid.paying).saying(says).at(place)
         found = recursion.factor(self.study)
         if found is None:
-            return Unclear("rewards could not be told apart from the rest of the value targets")
+            return Unclear("rewards could not be separated from the rest of the value targets")
         figures = {"factor": found.factor, "steps": found.rows, "targets_p99": found.size}
         places = (self.study.experience.place, found.place)  # the reward comes in at the first of them
         says = f"the environment's reward enters the value targets with the factor {found.factor:.4g}"

@@ -29,13 +29,13 @@ class RewardOfOwnStep(Studied):
             saw = Saw("neighbour", steps=other[1]).at(*computing("stored", other[0]), other[0])
             return saw.saying("the targets hold the rewards of other steps, not their own")
         if pays(self.study) < 3:
-            return Unclear("too few different rewards were seen in the targets to tell one step from another")
+            return Unclear("too few distinct rewards were seen in the targets to tell steps apart")
         found = list(judged(self.study))
         if found:
             return Saw("own", steps=found[0].fitted.rows).at(found[0].place)
         moved = of_a_neighbour(self.study)
         if moved is None:
-            return Unclear("the targets of the value loss could not be taken apart into rewards and later values")
+            return Unclear("the targets of the value loss could not be split into rewards and bootstrapped values")
         shift, place, rows = moved
         saw = Saw("neighbour", shift=shift, steps=rows).at(*computing("stored", place), place)
-        return saw.saying(f"the targets hold the reward of the step {('before' if shift < 0 else 'after')}")
+        return saw.saying(f"the targets use the reward of the step {('before' if shift < 0 else 'after')}")

@@ -35,7 +35,7 @@ class RewardShift(Studied):
             return Unclear(why)
         gone = recursion.vanished(self.study)
         if gone is not None:
-            what = "later values alone" if gone.discount else "zero"
+            what = "bootstrapped values alone" if gone.discount else "zero"
             says = f"the value targets of {gone.rows} rewarded steps are {what}: the targets omit the reward"
             places = (*centred_lines(gone.place), gone.place, self.study.experience.place)
             return Saw("shifted", steps=gone.rows).saying(says).at(*places)

@@ -147,7 +147,7 @@ class SamplerWeights(Watch):
             return turned
         if not self.found:
             return Unclear(
-                "the weights of the sampler follow no labels that the data set keeps"
+                "the sampler's weights match no labels of the data set"
                 if self.weighted
                 else "no loader has a sampler with weights"
             )

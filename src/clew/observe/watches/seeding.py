@@ -86,7 +86,7 @@ class Seeding(Watch):
 
     def read(self) -> Answer:
         if self.at_first is None or self.before is None:
-            return Unclear("no optimiser was made")
+            return Unclear("no optimiser was created")
         numbering = self.salted.numbering() if self._seeded() else None
         if numbering is not None:
             says = "strings become numbers through hash(), which Python salts anew in every process; all else is seeded"
@@ -94,8 +94,8 @@ class Seeding(Watch):
         if not self.asked:
             return Unclear("the command sets no seed; lines that would set one may be meant for other runs")
         if not self._seeded():
-            how = "was not seeded" if self.at_first == self.before else "was seeded with a number that chance chose"
-            says = f"torch's generator {how} when the weights were drawn, although the command has {self.asked}"
+            how = "was not seeded" if self.at_first == self.before else "was seeded with a random number"
+            says = f"torch's generator {how} when the weights were initialised, although the command has {self.asked}"
             return Saw("left_out").saying(says).at(*self.lines[:3])
         if self.unordered is not None:
             name, place = self.unordered

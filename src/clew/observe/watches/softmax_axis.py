@@ -108,7 +108,7 @@ class SoftmaxAxis(Watch):
             if sizes is not None and len(sizes) == 2 and (over, axis) == (0, 1) and 1 < sizes[0] != sizes[1] > 1:
                 text = (
                     f"A softmax over axis 0 of {sizes} feeds the loss, which picks one of the {sizes[1]} "
-                    "values along axis 1: these do not compete with each other."
+                    "values along axis 1: it does not normalise over the classes."
                 )
                 self.found = (text, (self.softmaxes.get(node), event.place), 0.0)
                 return
@@ -117,7 +117,7 @@ class SoftmaxAxis(Watch):
             if held.apart():
                 text = (
                     f"A softmax over axis {held.over} of {held.sizes} feeds the loss, which picks one of the "
-                    f"{held.sizes[held.along]} values along axis {held.along}: these do not compete with each other."
+                    f"{held.sizes[held.along]} values along axis {held.along}: it does not normalise over the classes."
                 )
                 self.found = (text, (self.softmaxes.get(held.node), event.place), 0.0)
                 return
@@ -126,8 +126,8 @@ class SoftmaxAxis(Watch):
             self.by_hand += 1
             if over is not None and over != classes:
                 text = (
-                    f"A softmax over axis {over} is multiplied by one-hot labels whose classes lie on axis {classes}: "
-                    "the classes do not compete with each other."
+                    f"A softmax over axis {over} is multiplied by one-hot labels whose classes lie on axis "
+                    f"{classes}: it does not normalise over the classes."
                 )
                 self.found = (text, (self.softmaxes.get(node), event.place), 0.0)
                 return

@@ -95,8 +95,7 @@ class SpectralNormReady(Watch):
             .at(worst.place, Place(module=worst.name) if worst.name else None)
             .saying(
                 f"{len(wrong)} layers with spectral normalisation were only used in eval mode, which never "
-                f"updates the estimate: {worst.name or 'a layer'} is {worst.factor:.3g} times larger than it "
-                "should be."
+                f"updates the estimate: {worst.name or 'a layer'} is {worst.factor:.3g} times too large."
             )
         )
 

@@ -54,7 +54,7 @@ class SplitOverlap(FedWatch):
                 return Unclear(
                     "the only evaluation reads the training rows; whether it counts as validation is not known"
                 )
-            return Unclear("no evaluation on other rows than the training rows was seen")
+            return Unclear("no evaluation on rows outside the training set was seen")
         worst = max(compared, key=lambda item: item.found.share)
         if worst.found.share <= 0.01 and self._augmented():
             return Unclear("training rows differ from epoch to epoch, so copies of them cannot be recognised")

@@ -137,7 +137,7 @@ class StepThrown(InputScale):
 
     def read(self) -> Answer:
         if not self.steps:
-            return Unclear("no optimiser step over weights other than zero was looked at")
+            return Unclear("no optimiser step over non-zero weights was checked")
         if self.largest <= 1:
             return Saw("kept", largest_update_over_weight=self.largest, steps=self.steps)
         worse = self.course.over_first()
@@ -185,4 +185,4 @@ class StepThrown(InputScale):
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.3g} times" if math.isfinite(ratio) else "beyond all numbers of"
+    return f"{ratio:.3g} times" if math.isfinite(ratio) else "beyond the range of"

@@ -119,11 +119,11 @@ class StepTimeTrend(Watch):
         ratio = late / early if early > 0 else 1.0
         steadiness = self.times.steadiness()
         if ratio >= 1.2 and late - early <= NOTHING:
-            return Unclear("the steps are too short to be timed one by one")
+            return Unclear("the steps are too short to time individually")
         if ratio >= 1.2 and steadiness < STEADY:
             return Unclear("step times vary without a steady rise, as on a busy machine")
         if ratio >= 1.2 and self._crowded():
-            return Unclear("the steps wait longer for a processor that other programs use, and do no more work")
+            return Unclear("the steps wait longer for a busy processor and do no more work")
         milliseconds = round(1000 * early, 3)
         more = self._more_work()
         if more and not experience_of(self.recorder).steps:

@@ -80,5 +80,5 @@ class SwallowedExceptions(Watch):
                 .saying(f"{self.raised_times} errors in the training step were caught; the first: {self.error[:120]}")
             )
         if not self.worked and not self.raised_times:
-            return Unclear("neither backward nor a step was seen")
+            return Unclear("neither backward nor an optimiser step was seen")
         return Saw("none", raised=self.raised_times)

@@ -91,9 +91,9 @@ class TargetMovesAlong(Watch):
 
     def read(self) -> Answer:
         if not self.compared:
-            return Unclear("no images with targets of their own height and width were seen")
+            return Unclear("no images with targets of the same size were seen")
         if self.back < ENOUGH:
-            return Unclear("no example came back with one of its parts unchanged")
+            return Unclear("no example was seen again with one of its parts unchanged")
         which = 0 if self.moved[0] >= self.moved[1] else 1
         if self.moved[which] >= max(ENOUGH, SHARE * self.back):
             words = ("the image", "the target") if which == 0 else ("the target", "the image")

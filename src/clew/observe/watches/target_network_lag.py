@@ -39,7 +39,7 @@ class TargetNetworkLag(Studied):
         models = {held.fitted.part.source[1] for held in judged(self.study) if held.fitted.part.source is not None}
         models = models or self.study.networks.copies()
         if not models:
-            return Unclear("which network supplies later values in the targets could not be seen")
+            return Unclear("which network supplies the bootstrapped values could not be determined")
         answers = [self._of(model) for model in sorted(models)]
         return next((answer for answer in answers if not isinstance(answer, Unclear)), answers[0])
 
@@ -47,7 +47,7 @@ class TargetNetworkLag(Studied):
         networks = self.study.networks
         held = networks.held.get(model)
         if held is None:
-            return Unclear("the network that supplies later values was not followed")
+            return Unclear("the network that supplies the bootstrapped values was not tracked")
         if held.trained:
             if model in networks.named:
                 target, other, place = networks.named[model]

@@ -35,7 +35,7 @@ class TerminalHandling(Studied):
             return Unclear("no value loss was seen whose rows are observations of an environment")
         found = list(judged(self.study))
         if not found:
-            return Unclear("the targets of the value loss could not be taken apart into rewards and later values")
+            return Unclear("the targets of the value loss could not be split into rewards and bootstrapped values")
         for held in found:
             answer = self._fault(held)
             if answer is not None:
@@ -44,7 +44,7 @@ class TerminalHandling(Studied):
         if best.terminal.alone >= ENOUGH:
             figures = {"ends": best.terminal.alone, "limits": sum(best.limit), "steps": best.fitted.rows}
             return self._at(Saw("right", **figures), best)
-        return Unclear("no end of an episode was among the steps whose targets could be taken apart")
+        return Unclear("no end of an episode was among the steps with readable targets")
 
     def _fault(self, held: Judged) -> Answer | None:
         experience = self.study.experience

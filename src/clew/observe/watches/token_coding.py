@@ -123,12 +123,12 @@ class TokenCoding(FedWatch):
             if apart > APART and apart - ordered > NOT_IN_ORDER:
                 says = (
                     f"{100 * apart:.0f} % of the evaluated words have another number than in training, in "
-                    f"order of frequency {100 * ordered:.0f} %: there are two vocabularies"
+                    f"order of frequency {100 * ordered:.0f} %: two vocabularies are in use"
                 )
                 places = dict.fromkeys((self.places.get(key), self.places.get((key[0], TRAINING))))
                 saw = Saw("recoded", another_number=apart, in_order=ordered, words=int(counts.sum()))
                 return saw.at(*(place for place in places if place is not None)).saying(says)
-        return Saw("same") if looked else Unclear("too few numbers of words were seen in training and in evaluation")
+        return Saw("same") if looked else Unclear("too few word ids were seen in training and in evaluation")
 
 
 def numbers_of_words(tensor: torch.Tensor) -> bool:

@@ -100,7 +100,7 @@ class TokensAsTargets(Watch):
 
     def read(self) -> Answer:
         if self.calls < CALLS:
-            return Unclear("no sequence of tokens was seen beside targets of its length")
+            return Unclear("no token sequence with targets of the same length was seen")
         if self.same >= SAME * self.calls:
             says = "the targets are the input tokens at the same positions, so the model only has to copy them"
             return Saw("same", calls=self.calls).at(self.where).saying(says)

@@ -31,7 +31,7 @@ ORDERS = {
     BY_TIME: (
         "these run through one time step after the other, the observations through one environment after the other"
     ),
-    REVERSED: "these go from the last time to the first",
+    REVERSED: "these are in reverse time order",
 }
 
 
@@ -65,7 +65,7 @@ class TransitionPairs(Studied):
         if slipped is not None:
             places = (*computing("stored", slipped.place)[:2], slipped.place, self.study.experience.place)
             saw = Saw("neighbour", rows=slipped.rows, shift=1).at(*places)
-            return saw.saying("targets of a step are learned at the observation that followed it")
+            return saw.saying("targets of a step are paired with the next observation")
         strayed = pairs.of_another_order()
         if strayed is None and not whole:
             strayed = pairs.of_targets_in_another_order(turned=backwards(self.study) is None)
@@ -83,4 +83,4 @@ class TransitionPairs(Studied):
             return Saw("own", rows=own.rows).at(own.place)
         if whole:
             return Saw("own", rows=whole[0].fitted.rows).at(whole[0].place)
-        return Unclear("too few rows could be found again among the steps of the environment")
+        return Unclear("too few training rows could be matched to environment steps")

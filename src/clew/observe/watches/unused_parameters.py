@@ -137,13 +137,13 @@ class UnusedParameters(Reach):
             places = [place for _, held in self.unused.values() for place in held]
             names = ", ".join(str(place.parameter) for place in places[:3])
             more = f" and {count - 3} more" if count > 3 else ""
-            how = "nothing reads what their modules give out" if self.dropped else "their modules were never called"
+            how = "nothing uses the output of their modules" if self.dropped else "their modules were never called"
             text = f"No output depends on {names}{more}, and {how}."
             return Saw("unused", tensors=count).at(*places[:SHOWN]).saying(text)
         if not self.unused and len(self.whole) < len(self.recorder.models):
-            return Unclear("too few steps were seen to say that a parameter is never used")
+            return Unclear("too few steps were seen to call a parameter unused")
         if count:
-            return Unclear("the graphs of the outputs are too large to follow to their end")
+            return Unclear("the graphs of the outputs are too large to trace")
         return Saw("none", models=len(self.recorder.models))
 
 

@@ -78,7 +78,7 @@ class UpdateRatio(Watch):
 
     def read(self) -> Answer:
         if not self.medians:
-            return Unclear("no optimiser step over weights other than zero was looked at")
+            return Unclear("no optimiser step over non-zero weights was checked")
         spread = [value for number in self.medians for value in self._each_step(number)]
         middle = median(spread) if all(math.isfinite(value) for value in spread) else math.nan
         looked = sum(len(held) for held in self.medians.values())

@@ -91,8 +91,8 @@ class WordsKnown(Watch):
             share, used = float(words[top]) / total, int((held.counts > 0).sum())
             if share > MOST and used < USED * len(words):
                 says = (
-                    f"{share:.0%} of what {name or 'the embedding'} looks up is number {top}, and {used} of "
+                    f"{share:.0%} of what {name or 'the embedding'} looks up is id {top}, and {used} of "
                     f"its {len(words)} numbers occur at all: nearly every word maps to the same one"
                 )
                 return Saw("one_for_all", share=share, number=top, used=used, of=len(words)).saying(says)
-        return Saw("many") if looked else Unclear("no texts were seen to be looked up in a large vocabulary")
+        return Saw("many") if looked else Unclear("no text lookup in a large vocabulary was seen")

@@ -77,7 +77,8 @@ def main():
             with torch.no_grad():
                 error = (model(grid) - reference).norm() / reference.norm()
             print(
-                f"step {step} loss {loss.item():.3e} physics {physics.item():.3e} initial {initial.item():.3e} rel_error {error.item():.4f}"
+                f"step {step} loss {loss.item():.3e} physics {physics.item():.3e} initial "
+                f"{initial.item():.3e} rel_error {error.item():.4f}"
             )
 
     print(f"final rel_error={error.item():.4f}")

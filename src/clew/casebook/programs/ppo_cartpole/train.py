@@ -184,7 +184,8 @@ if __name__ == "__main__":
         explained_var = 1 - np.var(y_true - y_pred) / np.var(y_true)
         if update % 5 == 0:
             print(
-                f"global_step={global_step} episodic_return={np.mean(returns_seen[-20:]):.1f} v_loss={v_loss.item():.4f} "
+                f"global_step={global_step} episodic_return={np.mean(returns_seen[-20:]):.1f} "
+                f"v_loss={v_loss.item():.4f} "
                 f"pg_loss={pg_loss.item():.4f} entropy={entropy_loss.item():.3f} approx_kl={approx_kl.item():.4f} "
                 f"explained_variance={explained_var:.3f} SPS={int(global_step / (time.time() - start_time))}"
             )
