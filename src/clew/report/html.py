@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from clew.evidence.words import word
 from clew.report.terminal import sentence
 from clew.report.text import number, percent, seconds
-from clew.report.view import LEAST_PULL, CaseView
+from clew.report.view import LEAST_PULL, CaseView, guesses
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,7 +41,8 @@ def _data(seen: CaseView) -> dict[str, Any]:
     own = {item.id: item for item in seen.case.own}
     shares = {share.cause: share for share in seen.weighing.shares}
     hypotheses = []
-    for item in seen.explanations:
+    held = guesses(seen)
+    for item in held:
         cause = knowledge.causes.get(item.cause)
         pulls = [pull for pull in seen.weighing.pulls(item.cause) if abs(pull.bits) > LEAST_PULL][:6]
         hypotheses.append(
@@ -58,7 +59,7 @@ def _data(seen: CaseView) -> dict[str, Any]:
                 ],
             }
         )
-    shown = sum(item.credence for item in seen.explanations)
+    shown = sum(item.credence for item in held)
     return {
         "case": seen.case,
         "verdict": seen.verdict,
@@ -80,7 +81,7 @@ def _data(seen: CaseView) -> dict[str, Any]:
         "hypotheses": hypotheses,
         "unknown": seen.weighing.unknown,
         "rest": max(0.0, 1.0 - shown - seen.weighing.unknown),
-        "rest_count": len(seen.weighing.shares) - len(seen.explanations),
+        "rest_count": len(seen.weighing.shares) - len(held),
         "advice": seen.advice,
         "choices": [(choice, knowledge.tests[choice.test]) for choice in seen.choices],
         "leading": [share.cause for share in seen.weighing.shares[:4]],

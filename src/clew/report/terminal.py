@@ -5,7 +5,7 @@ from clew.evidence.words import word
 from clew.knowledge.model import Reference, Test
 from clew.records.case import PARTS, Case, HeldClue
 from clew.report.text import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Page, number, percent, seconds
-from clew.report.view import LEAST_PULL, CaseView
+from clew.report.view import LEAST_PULL, CaseView, guesses
 
 VERDICT_COLOURS = {"fault": RED, "suspect": YELLOW, "healthy": GREEN, "undecided": BLUE}
 PART_WORDS = {"subtle": " (the subtle one)", "null": " (the null)", "own": " (yours)"}
@@ -97,11 +97,13 @@ def _findings(seen: CaseView, page: Page) -> None:
 
 
 def _hypotheses(seen: CaseView, page: Page) -> None:
-    found = bool(seen.weighing.findings)
+    found, held = bool(seen.weighing.findings), guesses(seen)
+    if not held:
+        return
     page.head("If that is not it (inferred)" if found else "Possible causes (inferred)")
     own = {item.id: item for item in seen.case.own}
     shown = 0.0
-    for item in seen.explanations:
+    for item in held:
         cause = seen.knowledge.causes.get(item.cause)
         says = cause.gloss if cause else own[item.cause].says
         part = PART_WORDS.get(item.part, "")
@@ -112,7 +114,7 @@ def _hypotheses(seen: CaseView, page: Page) -> None:
             page.say(_evidence(seen, item.cause), 9, "", DIM)
             page.say(cause.refute if cause else own[item.cause].check, 9, "this is wrong if: ", DIM)
     rest = max(0.0, 1.0 - shown - seen.weighing.unknown)
-    count = len(seen.weighing.shares) - len(seen.explanations)
+    count = len(seen.weighing.shares) - len(held)
     page.say("unknown: a cause that clew does not know.", 2, f"{percent(seen.weighing.unknown):>5}  ")
     page.say(f"the other {count} explanations together.", 2, f"{percent(rest):>5}  ", DIM)
 

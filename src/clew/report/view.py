@@ -69,7 +69,10 @@ def view(
 
 
 def guesses(seen: CaseView) -> tuple[Explanation, ...]:
-    """The explanations worth showing. That nothing is wrong comes last, and means nothing alone."""
+    """The explanations worth showing. That nothing is wrong comes last, and means nothing alone. Where somebody
+    complained and nothing was found, all stay on the table."""
+    if seen.case.setting == "complaint" and not seen.weighing.findings:
+        return seen.explanations
     held = [item for item in seen.explanations if item.credence >= LEAST_SHARE or item.part == "own"]
     held.sort(key=lambda item: item.cause == "none.healthy")
     return () if [item.cause for item in held] == ["none.healthy"] else tuple(held)
