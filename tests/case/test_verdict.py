@@ -15,7 +15,8 @@ CLUES = (
 def weighing(sound: float, **shares: float) -> Weighing:
     held = [Share(cause.replace("__", "."), credence, 0.01) for cause, credence in shares.items()]
     held.sort(key=lambda share: -share.credence)
-    return Weighing((), tuple(held), 1.0 - sum(shares.values()), CLUES, {}, sound)
+    bits = {(clue.test, clue.outcome): {share.cause: 1.0 for share in held} for clue in CLUES}
+    return Weighing((), tuple(held), 1.0 - sum(shares.values()), CLUES, bits, sound)
 
 
 @pytest.mark.parametrize(

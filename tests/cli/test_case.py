@@ -133,6 +133,21 @@ def test_a_number_decides_the_outcome(opened: Clew) -> None:
     assert "loss_over_chance" in said.err
 
 
+@pytest.mark.parametrize(("words", "verdict"), [((), "suspect"), (("--expects", "loss_plateau=early_high"), "fault")])
+def test_a_prior_alone_makes_no_fault(clew: Clew, words: tuple[str, ...], verdict: str) -> None:
+    clew("case", "new", "the loss is odd")
+    said = ("case", "hypothesis", "the labels are shifted", "--prior", "0.4", "--check", "plot ten pairs", *words)
+    assert clew(*said).status == 0
+    assert shown(clew)["verdict"] == "undecided"
+    clew("case", "clue", "loss_plateau", "early_high")
+    table = shown(clew)
+    causes = table["causes"]
+    assert isinstance(causes, list)
+    assert causes[0]["id"] == "own.1", "it may lead, as an idea"
+    assert causes[0]["credence"] > 0.5
+    assert table["verdict"] == verdict
+
+
 def test_a_hypothesis_of_ones_own(opened: Clew) -> None:
     said = opened(
         *("case", "hypothesis", "the augmentation crops the digit away", "--prior", "0.3"),

@@ -15,6 +15,9 @@ HEALTH = 0.8
 TELLING = 7
 """An observation contradicts health where some explanation makes it so many times as likely as a sound run does."""
 
+SUPPORT = 0.1
+"""Bits that some observation must give the leading cause: a person's own prior alone makes an idea and no fault."""
+
 LEADS, NEAR = 0.35, 0.2
 """What "nothing wrong" must come to where it is not half of all, and what no cause may come to, for oddities to be
 taken for those of a sound run."""
@@ -45,11 +48,14 @@ def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
             "fault", "One fault was observed directly." if count == 1 else f"{count} faults were observed directly."
         )
     lead = weighing.shares[0]
-    if lead.credence > LOCALISED and not is_null(knowledge, lead.cause) and seen:
+    stands_out = lead.credence > LOCALISED and not is_null(knowledge, lead.cause)
+    if stands_out and seen and any(pull.bits > SUPPORT for pull in weighing.pulls(lead.cause)):
         return Verdict("fault", "One explanation stands out; the fault itself has not been observed yet.")
     if any(of_source(knowledge, held) and held.outcome == "certain" for held in seen):
         return Verdict("suspect", "Lint is certain of a fault in the source; the run did not show its effect.")
     if seen and not (lead.cause == "none.healthy" and _sound(knowledge, weighing) and len(passed) >= ENOUGH):
+        if stands_out:
+            return Verdict("suspect", "Your own explanation leads by its prior; no observation supports it yet.")
         if lead.credence > LOCALISED:
             return Verdict("suspect", "The symptoms may well be harmless.")
         return Verdict("suspect", "There are symptoms of a fault, and no single cause stands out yet.")
