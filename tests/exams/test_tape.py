@@ -420,4 +420,3 @@ def test_a_model_that_holds_a_function_is_saved_while_a_step_is_kept(tmp_path: P
 
     kept(tmp_path, train)
     assert saved == 6
-    assert "plainly" not in (torch.save.__name__, pickle.dumps.__name__)

@@ -46,3 +46,36 @@ def test_a_name_imported_by_itself_is_seen_and_compiles(tmp_path: Path) -> None:
     (found,) = (answer for answer in held["answers"] if answer["test"] == "mode_in_validation")
     assert found.get("outcome") == "train", found
     assert [place["line"] for place in found["where"]] == [12]
+
+
+COMPILED = """
+import torch
+from torch.nn import functional as F
+
+model = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+class Scaled:
+    act = torch.softmax
+
+    def __call__(self, x):
+        return self.act(x, -1)
+
+def loss(x, y):
+    out = model(x)
+    total = torch.softmax(out, -1) + torch.sigmoid(out) + out.softmax(-1) + F.log_softmax(out, -1) + F.normalize(out)
+    return F.cross_entropy(total + Scaled()(out), y) * torch.ones_like(out.argmax(1)).float().mean()
+
+fast = torch.compile(loss, backend="aot_eager", fullgraph=True)
+for _ in range(12):
+    optimizer.zero_grad()
+    fast(torch.randn(8, 4), torch.randint(0, 3, (8,))).backward()
+    optimizer.step()
+print("done")
+"""
+
+
+def test_a_compiled_loss_stays_in_one_piece(tmp_path: Path) -> None:
+    """It is compiled while a step is being kept, and finds functions that stand for those it knows."""
+    ran = clew_run(tmp_path, "--quiet", script(tmp_path, COMPILED))
+    assert (ran.out, ran.status) == ("done\n", 0), ran.err

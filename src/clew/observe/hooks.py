@@ -78,6 +78,7 @@ class Hooks:
         self.handles: list[Any] = []
         self.thread: int | None = None  # the one that calls step; others run something else
         self.stack: list[Any] = []
+        self.noting: Any = None  # the mode that notes the calls of a step, while it is on
         self.looks = 0  # outermost forward calls still to be looked at although the step is not sampled
         self.phases: dict[Hashable, int] = {}
         self.learning: dict[int, tuple[weakref.ref[Any], bool]] = {}
@@ -148,16 +149,22 @@ class Hooks:
 
     # --- compiled and traced code
 
-    def step_aside(self) -> tuple[bool, bool]:
-        """Out of the way while torch compiles or runs compiled code: it looks for module hooks, and would compile again
-        whenever they come or go. Returns whether they were there, and whether clew was busy."""
-        before = bool(self.handles), self.recorder.busy
+    def step_aside(self) -> tuple[bool, bool, Any]:
+        """Out of the way while torch compiles or runs compiled code: it looks for module hooks and for modes, and would
+        compile again whenever they come or go. Returns what was there: hooks, whether clew was busy, the mode."""
+        core = self.torch._C
+        mode = core._get_function_stack_at(on - 1) if (on := core._len_torch_function_stack()) else None
+        before = bool(self.handles), self.recorder.busy, mode if mode is self.noting else None
+        if before[2] is not None:
+            core._pop_torch_function_stack()
         self.detach()
         self.recorder.busy = True
         return before
 
-    def step_back(self, before: tuple[bool, bool]) -> None:
-        attached, self.recorder.busy = before
+    def step_back(self, before: tuple[bool, bool, Any]) -> None:
+        attached, self.recorder.busy, mode = before
+        if mode is not None:
+            self.torch._C._push_on_torch_function_stack(mode)
         if attached and not self.handles:
             self._register()
 

@@ -1,15 +1,16 @@
 """Replacing functions of a library so that the script does not notice: neither in a traceback, nor in the place of a
-warning, nor when it pickles them.
+warning, nor when it pickles, copies or inspects them, nor when it puts one into a class of its own.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FunctionType, ModuleType
+from contextlib import contextmanager, suppress
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 HIDDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "importlib_bootstrap_hooks.py")
@@ -19,11 +20,38 @@ name has both "importlib" and "_bootstrap" in it, so a warning still names the l
 _NONE = object()
 
 
+_signature = functools.lru_cache(512)(inspect.signature)
+
+
 class Patch(NamedTuple):
     owner: Any
     name: str
     original: Any  # _NONE when the owner had it by inheritance
     replacement: Any
+
+
+class Unbound(functools.partial[Any]):
+    """Stands for a function written in C, or for a method that is bound already: neither becomes a method of a class
+    that takes it up. What it does not have itself is the original's, its type included."""
+
+    __wrapped__: Any
+
+    @property  # type: ignore[misc]  # object's own can be written
+    def __class__(self) -> Any:
+        return type(self.__wrapped__)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Unbound:
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["__wrapped__"], name)
+
+    def __repr__(self) -> str:
+        return repr(self.__wrapped__)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        bound = isinstance(self.__wrapped__, MethodType)
+        return self.__wrapped__.__reduce_ex__(protocol) if bound else self.__qualname__
 
 
 class Patches:
@@ -39,13 +67,19 @@ class Patches:
         if inherited is None:
             return
         original = vars(owner).get(name, _NONE)
-        replacement = make(inherited)
+        replacement = hide(make(inherited))
+        if isinstance(owner, ModuleType) and not _binds(inherited):
+            replacement = Unbound(replacement)
         functools.update_wrapper(replacement, inherited)
+        if not hasattr(inherited, "__wrapped__"):
+            with suppress(TypeError, ValueError):
+                replacement.__signature__ = _signature(inherited)  # getfullargspec does not follow __wrapped__
         if isinstance(owner, ModuleType):
             replacement.__module__, replacement.__qualname__ = owner.__name__, name
         else:
             replacement.__module__, replacement.__qualname__ = owner.__module__, f"{owner.__qualname__}.{name}"
-        hide(replacement)
+            if isinstance(inspect.getattr_static(owner, name), staticmethod):
+                replacement = staticmethod(replacement)
         self._held.append(Patch(owner, name, original, replacement))
         if not self._off:
             setattr(owner, name, replacement)
@@ -72,14 +106,24 @@ class Patches:
             self._off -= 1
             if not self._off:
                 for held in self._held:
-                    setattr(held.owner, held.name, held.replacement)
+                    if vars(held.owner).get(held.name, _NONE) is held.original:
+                        setattr(held.owner, held.name, held.replacement)
 
     def _put_back(self) -> None:
+        """Not over what the script has put there since."""
         for held in reversed(self._held):
+            if original(vars(held.owner).get(held.name)) is not original(held.replacement):
+                continue
             if held.original is not _NONE:
                 setattr(held.owner, held.name, held.original)
-            elif held.name in vars(held.owner):
+            else:
                 delattr(held.owner, held.name)
+
+
+def _binds(function: Any) -> bool:
+    """Whether it becomes a method of a class that takes it up."""
+    bind = getattr(type(function), "__get__", None)
+    return bind is not None and bind(function, _NONE, object) is not function
 
 
 def _bound() -> Iterator[tuple[dict[str, Any], str, Any]]:
@@ -87,7 +131,7 @@ def _bound() -> Iterator[tuple[dict[str, Any], str, Any]]:
     for module in list(sys.modules.values()):
         if type(module) is ModuleType and not module.__name__.startswith(("torch.", "clew.")):
             for name, value in list(vars(module).items()):
-                if type(value) is FunctionType and value.__code__.co_filename == HIDDEN:
+                if original(value) is not value:
                     yield vars(module), name, value
 
 
@@ -98,11 +142,16 @@ def hide(function: Any) -> Any:
 
 def original(function: Any) -> Any:
     """What a replacement stands for; any other function is itself."""
-    code = getattr(function, "__code__", None)
-    while code is not None and code.co_filename == HIDDEN:
+    while _replaces(function):
         function = function.__wrapped__
-        code = getattr(function, "__code__", None)
     return function
+
+
+def _replaces(value: Any) -> bool:
+    kind = type(value)
+    if kind is FunctionType:
+        return bool(value.__code__.co_filename == HIDDEN) and hasattr(value, "__wrapped__")
+    return kind is Unbound or (kind is staticmethod and _replaces(value.__wrapped__))
 
 
 def unframe(error: BaseException) -> None:

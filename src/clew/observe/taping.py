@@ -8,7 +8,6 @@ over: no call is looked at any more.
 from __future__ import annotations
 
 import os
-import pickle
 import time
 import weakref
 from functools import partial
@@ -19,7 +18,7 @@ from clew.observe.choices import Cut as Choice
 from clew.observe.choices import cut_by_choice
 from clew.observe.cut import Cut, Names, Uncut, cut, signature
 from clew.observe.guard import release
-from clew.observe.patches import Patches, hide, original, unframe
+from clew.observe.patches import hide, original, unframe
 from clew.observe.places import users_place
 from clew.observe.procedure import Procedure, augmenting
 from clew.observe.roll import Roll, tensors
@@ -64,7 +63,6 @@ class Taper(Watch):
         self.folder = folder
         self.roll = Roll(torch, self._where, recorder.picked)
         self.mode: Any = None
-        self.patches: Patches | None = None
         self.over = not folder
         self.why = ""  # why no tape could be cut
         self.failures = 0
@@ -89,15 +87,19 @@ class Taper(Watch):
 
     # --- when calls are noted
 
+    def installed(self) -> None:
+        """For good: a layer may keep a function that it took at any time, and is pickled with the function's name."""
+        if not self.over:
+            noting_functions(self)
+
     def _on(self) -> None:
         """Begin to note calls, unless something else of the script's own listens to them already."""
         if self.over or self.mode is not None or not self.recorder.sampled:
             return
         if self.hooks.compiled or self.hooks.elsewhere() or self.torch._C._len_torch_function_stack():
             return
-        self.mode = mode_class()(self)
+        self.mode = self.hooks.noting = mode_class()(self)
         self.mode.__enter__()
-        self.patches = noting_functions(self)
 
     def _off(self) -> None:
         mode, stack = self.mode, self.torch._C._len_torch_function_stack
@@ -106,8 +108,6 @@ class Taper(Watch):
         if stack() and self.torch._C._get_function_stack_at(stack() - 1) is mode:
             self.mode = None
             mode.__exit__(None, None, None)
-            if self.patches is not None:
-                self.patches.remove()
         self.roll.clear()
 
     def quiet(self) -> bool:
@@ -454,36 +454,29 @@ def mode_class() -> Any:
     return Noting
 
 
-def noting_functions(taper: Taper) -> Patches:
+def noting_functions(taper: Taper) -> None:
     """torch.nn.functional, noting its own calls. What is written in Python there would pass itself on to a mode, and
     then be on the stack twice: a warning that counts frames up to the script would name torch."""
     functional = taper.torch.nn.functional
-    patches = Patches()
+    # Layers of transformers hold relu by default, since before it could be replaced, and are pickled with its name.
     for name, value in list(vars(functional).items()):
-        if isinstance(value, FunctionType) and value.__module__ == functional.__name__ and not name.startswith("_"):
-            patches.replace(functional, name, partial(_noting, taper))
-    # A layer may hold a function that it took before, and to pickle it by its name is to find the other one there.
-    for owner, name in ((taper.torch, "save"), (pickle, "dump"), (pickle, "dumps")):
-        patches.replace(owner, name, partial(_plainly, patches))
-    return patches
-
-
-def _plainly(patches: Patches, function: Any) -> Any:
-    def plainly(*args: Any, **kwargs: Any) -> Any:
-        with patches.away():
-            return function(*args, **kwargs)
-
-    return plainly
+        own = isinstance(value, FunctionType) and value.__module__ == functional.__name__
+        if own and name != "relu" and not name.startswith("_"):
+            taper.hooks.patches.replace(functional, name, partial(_noting, taper))
 
 
 def _noting(taper: Taper, function: Any) -> Any:
-    core = taper.torch._C
+    core, compiling = taper.torch._C, taper.hooks.compiling
 
     def noted(*args: Any, **kwargs: Any) -> Any:
         mode = taper.mode
-        on_top = mode is not None and core._len_torch_function_stack() == 1
+        on_top = mode is not None and not compiling() and core._len_torch_function_stack() == 1
         if not on_top or core._get_function_stack_at(0) is not mode:
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except BaseException as error:
+                unframe(error)
+                raise
         core._pop_torch_function_stack()
         try:
             return taper.noted(original(function), function, args, kwargs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from clew.observe.patches import hide, unframe
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
 def install(hooks: Hooks, torch: Any) -> None:
     def make_compile(original: Any) -> Any:
         def compile(*args: Any, **kwargs: Any) -> Any:
-            made = original(*args, **kwargs)
+            try:
+                with hooks.patches.away():
+                    # The compiler looks once, by name, which functions it knows.
+                    known = import_module("torch._dynamo.trace_rules").get_torch_obj_rule_map
+                    known.cache_clear()
+                    known()
+                made = original(*args, **kwargs)
+            except BaseException as error:
+                unframe(error)
+                raise
             given = args[0] if args else kwargs.get("model")
             if given is None or made is given or hooks.silent():
                 return made

@@ -126,10 +126,12 @@ class Equations:
 
     # --- events
 
-    def _optimizer_made(self, event: OptimizerEvent | Backward) -> None:
-        if isinstance(event, OptimizerEvent):
-            self._another(event.optimizer)
-        patches = None if self.attached else patches_of(self.recorder())
+    def _optimizer_made(self, event: OptimizerEvent) -> None:
+        self._another(event.optimizer)
+
+    def attach(self) -> None:
+        """Before the script begins: what it imports by name, and may pickle by name, stays the same function."""
+        patches = None if self.attached else patches_of(self.recorder())  # several watches share it
         if patches is not None:
             self.attached = True
             patches.replace(torch.autograd, "grad", functools.partial(_around, weakref.ref(self)))
@@ -206,7 +208,6 @@ class Equations:
             self.calls.note(event.result, Known(total(event.result), event.place))
 
     def _before_backward(self, event: Backward) -> None:
-        self._optimizer_made(event)  # in a forked process it was made before
         if not event.sampled or not self.derivatives or not plain(event.loss) or event.loss.numel() != 1:
             self.unused.clear()  # what was not looked through may hold them
             return
@@ -315,6 +316,9 @@ class Solved(Watch):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.equations = Equations.of(recorder)
+
+    def installed(self) -> None:
+        self.equations.attach()
 
     def optimizer_made(self, event: OptimizerEvent) -> None:
         self.equations.follow("optimizer_made", self.recorder.told, event)

@@ -32,15 +32,13 @@ class Exchanges:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = weakref.ref(recorder)
-        self.attached = False
         self.calls = 0
         self.seen: dict[int, set[int]] = {}  # parameters by optimiser
         self.places: dict[int, list[Place]] = {}  # of optimisers most of whose gradients were exchanged
 
     def attach(self) -> None:
-        patches = None if self.attached else patches_of(self.recorder())
+        patches = patches_of(self.recorder())
         if patches is not None:
-            self.attached = True
             patches.replace(torch.distributed, "all_reduce", functools.partial(_around, weakref.ref(self)))
 
     def handed_over(self, tensor: Any) -> None:
@@ -113,4 +111,5 @@ def _around(held: weakref.ref[Exchanges], original: Any) -> Any:
 
 
 def _is_whole(group: Any) -> bool:
-    return group is None or group.size() == torch.distributed.get_world_size()
+    world = torch.distributed.get_world_size()
+    return world > 1 and (group is None or group.size() == world)

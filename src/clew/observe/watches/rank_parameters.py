@@ -55,10 +55,8 @@ class RankParameters(Watch):
             for held in parameters[:: -(-len(parameters) // MOST) or 1]
         ]
 
-    def optimizer_made(self, event: OptimizerEvent) -> None:
-        del event
-        if _world() > 1:
-            self.exchanges.attach()
+    def installed(self) -> None:
+        self.exchanges.attach()
 
     @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
