@@ -6,6 +6,7 @@ from clew.errors import ClewError, did_you_mean
 from clew.knowledge.base import load
 from clew.knowledge.model import Knowledge, Test
 from clew.knowledge.search import Found, by_id, by_words, near
+from clew.symptoms.complaint import observations, said_of
 
 
 def known_domain(name: str) -> str:
@@ -32,12 +33,18 @@ class Suggestion(NamedTuple):
 
 
 def suggest(symptom: str, most: int = 3) -> list[Suggestion]:
-    """Observations that the words of a complaint may amount to: a person has to confirm them."""
-    found = by_words(load(), symptom, most, lambda hit: hit.shelf == "test" and hit.entry.role == "symptom")
+    """Observations that the words of a complaint may amount to: a person has to confirm them. Where the words say
+    nothing of a quantity that a test knows, those that share words with it."""
+    knowledge = load()
+    read = observations(symptom)
+    if not read and not said_of(symptom):
+        found = by_words(knowledge, symptom, most, lambda hit: hit.shelf == "test" and hit.entry.role == "symptom")
+        read = [(hit.id, next(item.name for item in hit.entry.outcomes if item.kind == "seen")) for hit in found]
     suggestions = []
-    for hit in found:
-        seen = next(item for item in hit.entry.outcomes if item.kind == "seen")
-        suggestions.append(Suggestion(hit.id, seen.name, seen.means))
+    for test, outcome in read[:most]:
+        known = knowledge.tests[test].outcome(outcome)
+        if known is not None:
+            suggestions.append(Suggestion(test, outcome, known.means))
     return suggestions
 
 
