@@ -18,7 +18,7 @@ MOVES = (
     ("negative", r"negative|below (zero|0)"),
     ("oscillates", r"oscillat\w*|jump\w*|bounc\w*|nois\w*|erratic\w*|spik\w*|swing\w*|fluctuat\w*|zig\w*"),
     ("explodes", r"explod\w*|diverg\w*|blow\w* up|shoots? up"),
-    ("stuck", r"stuck|flat|plateau\w*|constant|same|stays?|remains?|chance|random|guess\w*|(not|n't|never) \w+|no better"),
+    ("stuck", r"stuck|flat|plateau\w*|constant|same|stays?|remains?|chance|random|(not|n't|never) \w+|no better"),
     ("falls", r"fall\w*|drop\w*|decreas\w*|declin\w*|go(es|ing) down|(goes|went|down|reaches) to|near zero|low"),
     ("rises", r"ris\w*|increas\w*|grow\w*|climb\w*|goes up|going up|improv\w*|works?|high|worse\w*|slower"),
 )  # fmt: skip
