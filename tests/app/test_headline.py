@@ -11,7 +11,8 @@ from clew.app.data_lines import Reader
 from clew.app.slices import Project
 from clew.app.source_clues import source_clues
 from clew.case.clues import answered
-from clew.case.weigh import Subject, weigh
+from clew.case.conduct import as_seen
+from clew.case.weigh import Subject, Weighing, weigh
 from clew.knowledge import load
 from clew.records.clue import Clue
 from clew.records.place import COMPUTED, Place, told
@@ -160,3 +161,55 @@ def test_a_double_shift_is_named_at_the_loss(tmp_path: Path) -> None:
     written = (tmp_path / "train.py").read_text().splitlines()
     assert first["id"] == "data.labels_misaligned"
     assert "targets[:, 1:]" in written[first["where"][0]["line"] - 1]
+
+
+ENCODED = """
+import torch
+from sklearn.preprocessing import LabelEncoder
+def table(names):
+    return {name: number for number, name in enumerate(dict.fromkeys(names))}
+labels = LabelEncoder()
+y_train = labels.fit_transform(train)
+y_val = labels.fit_transform(val)
+"""
+
+
+def test_where_the_held_out_labels_are_encoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = Reader({}, {str(tmp_path / "a.py"): ENCODED.splitlines()}).by_cause()["data.labels_encoded_apart"]
+    assert found[0].line == 8
+
+
+RL = ("entropy_pull", "discount_in_targets", "terminal_handling")
+VARIANTS = {
+    "loss_input_kind=probabilities_into_logit_loss": ("sigmoid enters", "BCEWithLogitsLoss"),
+    "tokens_as_targets=beyond_next": ("", "Shift once"),
+    "evaluation_classes=renumbered": ("", "from class to number once"),
+    "entropy_pull=punishes": ("", "sign of the entropy term"),
+    "discount_in_targets=nothing_later": ("", "(1 - done)"),
+    "clip_position=misplaced": ("gradients that are still to be divided by 65536", "unscale_(optimizer)"),
+}
+
+
+def seen_of(outcome: str, says: str) -> tuple[Weighing, list[Clue]]:
+    test, _, name = outcome.partition("=")
+    clues = [answered(load().tests[test], (), name, says=says, source="observe")]
+    return weigh(load(), clues, Subject(domain="rl" if test in RL else "general")), clues
+
+
+@pytest.mark.parametrize("outcome", VARIANTS)
+def test_the_fix_is_that_of_what_was_seen(outcome: str) -> None:
+    says, wanted = VARIANTS[outcome]
+    weighing, clues = seen_of(outcome, says)
+    (finding,) = weighing.findings
+    assert wanted in as_seen(load(), finding, clues, weighing).mend
+
+
+def test_without_the_case_the_cause_speaks_for_itself() -> None:
+    weighing, clues = seen_of(
+        "loss_input_kind=probabilities_into_logit_loss", "The output of softmax enters cross_entropy"
+    )
+    (finding,) = weighing.findings
+    assert as_seen(load(), finding, clues, weighing) == load().causes["loss.double_softmax"]
+    weighing, clues = seen_of("terminal_handling=bootstraps_over_terminal", "targets at true terminals")
+    assert not any("GAE" in as_seen(load(), found, clues, weighing).mend for found in weighing.findings)

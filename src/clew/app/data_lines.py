@@ -58,6 +58,10 @@ ON_THE_WAY = {
 """On the way of the training data to the loss: lines that do what a cause is about."""
 IN_TRAINING = frozenset(("mirrored_classes=turned", "label_signal=turned", "target_moves_along=left_behind"))
 """What shows that a transform changes the examples of training, and not those of evaluation."""
+ENCODES = (
+    r"^(?!\s*(def|class|from|import)\b).*(\bencode\w*\(|\w*encoder\.\w+\(|fit_transform\(|factorize\(|\.codes\b|"
+    r"return_inverse|class_to_idx|enumerate\((sorted\()?(set|list|dict|np\.unique)|setdefault\(\w+, ?len\()"
+)
 FEW = 2
 PUT_TOGETHER, FIRST_TENSOR, MET = "batches are assembled here", "made a tensor here", "goes into the loss here"
 LEFT_OUT = "targets are left out of the loss here"
@@ -114,6 +118,9 @@ class Reader:
                 done = [*self._doing(lines, REPEATS, "rows are repeated here"), *done]
             found[cause] = [*done[:1], *found.get(cause, [])]
         found["rl.obs_not_normalized"] += inputs
+        encoded = self._doing(self._everywhere(), ENCODES, "encoded here")
+        encoded.sort(key=lambda place: not HELD_OUT.search(self._named(place)))
+        found["data.labels_encoded_apart"] = encoded[:FEW]
         found["data.train_val_mismatch"] = self._other_way(way)
         return {cause: tuple(places[:3]) for cause, places in found.items() if places}
 
@@ -285,6 +292,11 @@ class Reader:
             )
             return [place._replace(line=line, role="changed by chance here") for line in hits[:1]]
         return []
+
+    def _named(self, place: Place) -> str:
+        """What the line of a place gives a value to."""
+        path = os.path.realpath(str(place.file))
+        return "_".join(re.findall(r"\w+", self._text((path, place.line or 0)).partition("=")[0]))
 
     def _text(self, line: Line) -> str:
         text = self.texts.get(line[0], [])

@@ -5,12 +5,12 @@
 - After two observations that localised nothing, the advice becomes: compare with an implementation that works.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from clew.case.choose import Choice
-from clew.case.weigh import Weighing
-from clew.knowledge.model import Knowledge, Reference
+from clew.case.weigh import Finding, Weighing
+from clew.knowledge.model import Cause, Knowledge, Reference
 from clew.records.clue import Clue
 
 LOCALISED = 0.5
@@ -35,6 +35,19 @@ class Advice(NamedTuple):
     test: str = ""
     cause: str = ""
     references: tuple[Reference, ...] = ()
+
+
+def as_seen(knowledge: Knowledge, finding: Finding, clues: Sequence[Clue], weighing: Weighing) -> Cause:
+    """The cause of a finding, with the fix and the refutation of the variant that its clues show."""
+    cause = knowledge.causes[finding.cause]
+    held = {
+        f"{weighing.clues[index].test}={weighing.clues[index].outcome}": clues[index].says for index in finding.clues
+    }
+    for one in cause.variants:
+        says = " ".join(text for name, text in held.items() if name in one.seen).lower()
+        if set(one.seen).intersection(held) and (not one.words or any(word in says for word in one.words)):
+            return cause._replace(gloss=one.gloss or cause.gloss, mend=one.mend, refute=one.refute)
+    return cause
 
 
 def is_null(knowledge: Knowledge, cause: str) -> bool:
@@ -84,7 +97,7 @@ def advise(
     given = tuple(clues)
     made = {clue.test: held.kind for clue, held in zip(given, weighing.clues, strict=True)}
     for finding in weighing.findings:
-        cause = knowledge.causes[finding.cause]
+        cause = as_seen(knowledge, finding, given, weighing)
         return Advice("mend", f"{cause.refute} If that does not rule it out: {cause.mend}", cause.refute_test, cause.id)
     lead = weighing.shares[0]
     passed = lead.credence > LOCALISED and lead.cause in knowledge.causes

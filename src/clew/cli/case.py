@@ -207,7 +207,7 @@ def _movement(before: Any, after: Any, made: Any) -> None:
     """What the clue changed, so that a person can see it working."""
     for finding in after.weighing.findings:
         if before.weighing.credence(finding.cause) != finding.credence:
-            gloss = after.knowledge.causes[finding.cause].gloss
+            gloss = after.cause(finding).gloss
             made.say(f"Found {finding.cause} ({percent(finding.credence)}): {gloss}.", 2)
     moved = [(share.cause, before.weighing.credence(share.cause), share.credence) for share in after.weighing.shares]
     moved = [row for row in moved if percent(row[1]) != percent(row[2])]

@@ -115,7 +115,7 @@ def _thaw(table: tuple[Any, ...]) -> Knowledge:
     bare = Knowledge._make(table)
     return Knowledge(
         families=_records(model.Family, bare.families),
-        causes=_records(model.Cause, bare.causes),
+        causes={key: _thaw_cause(row) for key, row in bare.causes.items()},
         tests={key: _thaw_test(row) for key, row in bare.tests.items()},
         symptoms=_records(model.Symptom, bare.symptoms),
         triage=_records(model.TriageStep, bare.triage),
@@ -128,6 +128,11 @@ def _thaw(table: tuple[Any, ...]) -> Knowledge:
         claims={key: _thaw_claim(row) for key, row in bare.claims.items()},
         priors=model.Priors._make(bare.priors),
     )
+
+
+def _thaw_cause(row: tuple[Any, ...]) -> model.Cause:
+    cause = model.Cause._make(row)
+    return cause._replace(variants=tuple(map(model.Variant._make, cause.variants)))
 
 
 def _thaw_test(row: tuple[Any, ...]) -> model.Test:

@@ -14,6 +14,18 @@ class Family(NamedTuple):
     means: str
 
 
+class Variant(NamedTuple):
+    """A cause as some tests see it: its own name, fix and refutation, instead of those of the cause in general. One of
+    the outcomes `seen` ("test=outcome") must have made the finding; with `words`, one of them must stand in what the
+    clues say."""
+
+    seen: tuple[str, ...]
+    words: tuple[str, ...]
+    gloss: str
+    mend: str
+    refute: str
+
+
 class Cause(NamedTuple):
     """Something that can be wrong with a training run."""
 
@@ -31,6 +43,7 @@ class Cause(NamedTuple):
     domains: tuple[str, ...] = ()
     weight: float = 1.0
     explains: tuple[str, ...] = ()
+    variants: tuple[Variant, ...] = ()
 
 
 class Outcome(NamedTuple):

@@ -6,7 +6,7 @@ entries, and reports all faults at once, each with file, entry and field.
 
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from clew.errors import ClewError, did_you_mean
@@ -34,6 +34,7 @@ from clew.knowledge.model import (
     Symptom,
     Test,
     TriageStep,
+    Variant,
 )
 
 BY = ("observe", "exam", "lint", "log", "sweep", "probe", "person")
@@ -267,8 +268,21 @@ def _causes(faults: Faults, folder: str, glosses: dict[str, str]) -> Iterator[Ca
                 domains=entry.words("domains", needed=False),
                 weight=entry.number("weight", 1.0, 0.05, 20.0, needed=False),
                 explains=entry.words("explains", needed=False),
+                variants=tuple(_variants(entry)),
             )
             entry.done()
+
+
+def _variants(entry: Entry) -> Iterator[Variant]:
+    for item in entry.tables("variant"):
+        yield Variant(
+            seen=item.words("seen", least=1),
+            words=item.words("words", needed=False),
+            gloss=item.text("gloss", needed=False),
+            mend=item.text("mend"),
+            refute=item.text("refute"),
+        )
+        item.done()
 
 
 def _tests(faults: Faults, folder: str, glosses: dict[str, str]) -> Iterator[Test]:
@@ -595,6 +609,13 @@ def _check_references(faults: Faults, knowledge: Knowledge) -> None:
             if key not in known:
                 faults.add(file, entry, field, f"{key!r} is not a known {noun}{did_you_mean(key, list(known))}")
 
+    def outcome(file: str, entry: str, field: str, pairs: Iterable[str]) -> None:
+        for pair in pairs:
+            name, _, wanted = pair.partition("=")
+            check(file, entry, field, (name,), tests, "test")
+            if name in tests and tests[name].outcome(wanted) is None:
+                faults.add(file, entry, field, f"{name} has no outcome {wanted!r}")
+
     causes, tests, claims, domains = knowledge.causes, knowledge.tests, knowledge.claims, knowledge.domains
     for cause in causes.values():
         file = f"causes/{cause.family}.toml"
@@ -602,6 +623,7 @@ def _check_references(faults: Faults, knowledge: Knowledge) -> None:
         check(file, cause.id, "domains", cause.domains, domains, "domain")
         check(file, cause.id, "claims", cause.claims, claims, "claim")
         check(file, cause.id, "explains", cause.explains, causes, "cause")
+        outcome(file, cause.id, "variant.seen", (text for one in cause.variants for text in one.seen))
     for test in tests.values():
         check("tests/", test.id, "claims", test.claims, claims, "claim")
         check("tests/", test.id, "domains", test.domains, domains, "domain")
@@ -609,10 +631,7 @@ def _check_references(faults: Faults, knowledge: Knowledge) -> None:
         pairs = [("unless", text) for item in test.decisive for text in item.unless]
         pairs += [("beside", text) for item in test.decisive for text in item.beside]
         for field, pair in pairs:
-            name, _, outcome = pair.partition("=")
-            check("tests/", test.id, f"decisive.{field}", (name,), tests, "test")
-            if name in tests and tests[name].outcome(outcome) is None:
-                faults.add("tests/", test.id, f"decisive.{field}", f"{name} has no outcome {outcome!r}")
+            outcome("tests/", test.id, f"decisive.{field}", (pair,))
         named = [cause for row in test.rows for cause in row.causes]
         check("tests/", test.id, "likelihood", tuple(named), causes, "cause")
         for twice in sorted({cause for cause in named if named.count(cause) > 1}):

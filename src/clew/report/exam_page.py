@@ -151,7 +151,7 @@ def exam_html(seen: CaseView, facts: ExamFacts) -> str:
         .render(
             facts=facts,
             verdict=seen.verdict,
-            findings=[(finding, seen.knowledge.causes[finding.cause]) for finding in seen.weighing.findings],
+            findings=[(finding, seen.cause(finding)) for finding in seen.weighing.findings],
             guesses=[(item, seen.knowledge.causes[item.cause]) for item in guesses(seen)]
             if seen.verdict.word != "healthy"
             else [],

@@ -74,7 +74,7 @@ def _data(seen: CaseView) -> dict[str, Any]:
                 "credence": finding.credence,
                 "where": "; ".join(str(place) for place in finding.where),
                 "clues": [seen.counted[index].number for index in finding.clues],
-                "cause": knowledge.causes[finding.cause],
+                "cause": seen.cause(finding),
             }
             for finding in seen.weighing.findings
         ],

@@ -91,7 +91,7 @@ def _findings(seen: CaseView, facts: RunFacts, source: Sources) -> list[dict[str
     rows = []
     placed: set[int] = set()
     for finding in seen.weighing.findings:
-        cause = seen.knowledge.causes[finding.cause]
+        cause = seen.cause(finding)
         held = [seen.counted[index] for index in finding.clues]
         tests = [seen.knowledge.tests[item.clue.test] for item in held]
         lines = [place for place in finding.where if place.file is not None and place.line is not None]

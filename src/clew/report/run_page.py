@@ -137,7 +137,7 @@ def place_words(place: Place) -> str:
 
 def findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
     for finding in seen.weighing.findings:
-        cause = seen.knowledge.causes[finding.cause]
+        cause = seen.cause(finding)
         page.line()
         place = f"{place_words(finding.where[0])}: " if finding.where else ""
         page.say(f"{place}{cause.gloss}", 0, "", BOLD)

@@ -85,7 +85,7 @@ def _findings(seen: CaseView, page: Page) -> None:
         return
     page.head("Found: the mechanism itself was seen")
     for finding in seen.weighing.findings:
-        cause = seen.knowledge.causes[finding.cause]
+        cause = seen.cause(finding)
         numbers = ", ".join(f"#{seen.counted[index].number}" for index in finding.clues)
         places = "; ".join(str(place) for place in finding.where)
         page.say(

@@ -5,10 +5,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from clew.case.choose import Choice, choose
-from clew.case.conduct import Advice, Explanation, advise, explanations
+from clew.case.conduct import Advice, Explanation, advise, as_seen, explanations
 from clew.case.verdict import Verdict, judge
-from clew.case.weigh import Subject, Weighing, weigh
-from clew.knowledge.model import Knowledge
+from clew.case.weigh import Finding, Subject, Weighing, weigh
+from clew.knowledge.model import Cause, Knowledge
 from clew.records.case import Case, HeldClue
 from clew.records.place import Place, told
 
@@ -37,6 +37,10 @@ class CaseView(NamedTuple):
     foreseen: tuple[str, ...]
     places: Mapping[str, tuple[Place, ...]] = MappingProxyType({})
     """By cause: lines that were found otherwise than by a clue, such as where a setting was written."""
+
+    def cause(self, finding: Finding) -> Cause:
+        """The cause of a finding, as its clues show it."""
+        return as_seen(self.knowledge, finding, [held.clue for held in self.counted], self.weighing)
 
 
 def view(
@@ -109,7 +113,7 @@ def causes_json(seen: CaseView) -> list[dict[str, Any]]:
     """Findings first, then hypotheses, each list by credence."""
     rows: list[dict[str, Any]] = []
     for finding in seen.weighing.findings:
-        cause = seen.knowledge.causes[finding.cause]
+        cause = seen.cause(finding)
         rows.append(
             {
                 "id": finding.cause,
