@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from launching import answers, clew_run, script
+from launching import answers, bare, clew_run, script
 
 PROGRAM = """
 import torch
@@ -79,3 +79,49 @@ def test_a_compiled_loss_stays_in_one_piece(tmp_path: Path) -> None:
     """It is compiled while a step is being kept, and finds functions that stand for those it knows."""
     ran = clew_run(tmp_path, "--quiet", script(tmp_path, COMPILED))
     assert (ran.out, ran.status) == ("done\n", 0), ran.err
+
+
+SCRIPTED = """
+import torch
+import torch.distributed.optim
+
+def halved(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+@torch.jit.script
+class Pair:
+    def __init__(self, first: torch.Tensor):
+        self.first = first
+
+    def half(self) -> torch.Tensor:
+        return halved(self.first)
+
+def make():
+    def of_three(x: torch.Tensor) -> torch.Tensor:
+        return halved(x) * 3
+
+    @torch.jit.script
+    class Inner:
+        def __init__(self, x: torch.Tensor):
+            self.x = of_three(x)
+
+    return torch.jit.script(of_three)
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return Pair(x).half()
+
+def named(inp):
+    alpha = inp * 2
+    return alpha + 1
+
+print(make()(torch.ones(2)), torch.jit.script(Net())(torch.ones(2)))
+print(torch.jit.trace(named, torch.zeros(2)).graph)
+"""
+
+
+def test_a_scripted_class_finds_what_it_names(tmp_path: Path) -> None:
+    name = script(tmp_path, SCRIPTED)
+    ran, alone = clew_run(tmp_path, "--quiet", name), bare(tmp_path, name)
+    assert (alone.status, alone.out[:29]) == (0, "tensor([1.5000, 1.5000]) tens"), alone.err
+    assert (ran.status, ran.out) == (0, alone.out), ran.err

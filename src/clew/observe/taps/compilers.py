@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,11 @@ def install(hooks: Hooks, torch: Any) -> None:
     hooks.patches.replace(torch, "compile", make_compile)
 
     def make_traced(original: Any) -> Any:
+        looks_up = "_frames_up" in inspect.signature(original).parameters
+
         def traced(*args: Any, **kwargs: Any) -> Any:
+            if looks_up:  # a class finds what it names in the frame of whoever scripts it: this is one frame more
+                kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
             before = hooks.step_aside()
             try:
                 with hooks.patches.away(everywhere=True):
