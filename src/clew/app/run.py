@@ -26,6 +26,7 @@ from clew.observe.progress import sweep
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue
 from clew.records.exact import pretty
+from clew.records.masked import masked_words
 from clew.records.place import Place, near, told
 from clew.report.run_page import DataFile, RunFacts
 from clew.report.view import CaseView, view
@@ -289,7 +290,7 @@ def to_json(done: Done) -> dict[str, Any]:
     table["run"] = {
         "id": done.run.id,
         "script": done.seen.case.script,
-        "argv": done.command,
+        "argv": masked_words(done.command),
         "steps": steps_of(done.parts),
         "seconds": done.ended.seconds,
         "exit": done.ended.status,

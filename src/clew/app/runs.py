@@ -11,6 +11,7 @@ from clew.archive.gc import Cleared, gc
 from clew.archive.model import PAGE, REPORT, STATES, Record, SourceFile, epoch
 from clew.errors import ClewError, did_you_mean
 from clew.records.clue import Clue
+from clew.records.masked import masked, masked_words
 from clew.records.trace import Series
 from clew.report.run_page import DataFile, RunFacts
 
@@ -194,7 +195,7 @@ def record_json(record: Record) -> dict[str, Any]:
         "id": record.run.id,
         "folder": record.run.folder,
         "script": record.script,
-        "argv": list(record.command),
+        "argv": masked_words(record.command),
         "cwd": record.cwd,
         "started": record.started,
         "state": record.state,
@@ -208,9 +209,9 @@ def record_json(record: Record) -> dict[str, Any]:
         "cpus": record.cpus,
         "gpus": list(record.gpus),
         "packages": dict(record.packages),
-        "environment": dict(record.environment),
+        "environment": {name: masked(name, value) for name, value in record.environment},
         "git": record.git._asdict(),
-        "labels": dict(record.labels),
+        "labels": {name: masked(name, value) for name, value in record.labels},
         "rerun_of": record.rerun_of,
     }
 

@@ -8,6 +8,7 @@ from clew.archive import code, metrics, runs
 from clew.archive.model import DIFF, Record, Run, SourceFile
 from clew.errors import ClewError
 from clew.reading import whole
+from clew.records.masked import masked, masked_words
 
 LONGEST = 20_000
 """Lines of a file up to which a line-by-line difference is worked out: the effort grows with their product."""
@@ -94,7 +95,9 @@ def diff(a: Run, b: Run) -> Difference:
 def _pairs(before: dict[str, str], after: dict[str, str]) -> tuple[Change, ...]:
     names = sorted({*before, *after})
     return tuple(
-        Change(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)
+        Change(name, masked(name, before.get(name)), masked(name, after.get(name)))
+        for name in names
+        if before.get(name) != after.get(name)
     )
 
 
@@ -128,7 +131,8 @@ def _command(one: Record, two: Record) -> tuple[Change, ...]:
     if one.command == two.command:
         return ()
     found = _pairs(options(one.command), options(two.command))
-    return found or (Change("command", " ".join(one.command), " ".join(two.command)),)
+    whole = Change("command", " ".join(masked_words(one.command)), " ".join(masked_words(two.command)))
+    return found or (whole,)
 
 
 def options(command: tuple[str, ...]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from clew.archive.again import Plan
 from clew.archive.compare import Change, Difference, MetricChange
 from clew.archive.model import Record
 from clew.cli.output import answer, json_argument, page, show
+from clew.records.masked import masked, masked_words
 from clew.report.text import BOLD, DIM, GREEN, RED, YELLOW, Page, number, seconds
 
 COLOURS = {"fault": RED, "suspect": YELLOW, "healthy": GREEN, "interrupted": YELLOW, "running": GREEN}
@@ -120,7 +121,7 @@ def _state(record: Record) -> list[str]:
 def _after_script(record: Record) -> list[str]:
     """The arguments of the script; of a launcher, everything."""
     words = list(record.command)
-    return words[words.index(record.script) + 1 :] if record.script in words else words
+    return masked_words(words[words.index(record.script) + 1 :] if record.script in words else words)
 
 
 def plain(text: str) -> str:
@@ -228,9 +229,9 @@ def _plan_page(plan: Plan, made: Page) -> Page:
     files = f"{count} source files as they were" if count != 1 else "1 source file as it was"
     made.say(f"Running {plan.run.id} again, on {files}:", 0, "", BOLD)
     made.line(f"  cd {plain(shlex.quote(plan.folder))}")
-    setting = " ".join(f"{name}={shlex.quote(value)}" for name, value in plan.environment)
+    setting = " ".join(f"{name}={shlex.quote(masked(name, value))}" for name, value in plan.environment)
     unset = "".join(f"-u {name} " for name in plan.unset)
-    made.line(f"  env {unset}{plain(setting)} {plain(shlex.join(plan.command))}")
+    made.line(f"  env {unset}{plain(setting)} {plain(shlex.join(masked_words(plan.command)))}")
     for remark in plan.remarks:
         made.say(remark, 0, "Note: ", YELLOW)
     return made

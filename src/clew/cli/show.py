@@ -15,6 +15,7 @@ from clew.cli.output import answer, json_argument, laid_out, page
 from clew.cli.runs import COLOURS, plain, run_argument, size
 from clew.evidence.words import harmless
 from clew.knowledge.base import load
+from clew.records.masked import masked, masked_words
 from clew.records.place import Place
 from clew.records.trace import Series
 from clew.report.run_page import checks
@@ -86,7 +87,7 @@ def run_page(inside: runs.Inside, made: Page) -> Page:
 
 def _heading(inside: runs.Inside, made: Page) -> None:
     record = inside.record
-    made.say(" ".join(record.command), 0, "", BOLD)
+    made.say(" ".join(masked_words(record.command)), 0, "", BOLD)
     end = record.end
     parts = [f"run {record.run.id}", f"started {record.started[:16].replace('T', ' ')} UTC"]
     parts += [f"{end.steps} steps"] if end else []
@@ -95,7 +96,7 @@ def _heading(inside: runs.Inside, made: Page) -> None:
     if record.rerun_of:
         made.say(f"a rerun of {record.rerun_of}", 0, "", DIM)
     if record.labels:
-        made.say(", ".join(f"{name} {number(value)}" for name, value in record.labels), 0, "", DIM)
+        made.say(", ".join(f"{name} {number(masked(name, value))}" for name, value in record.labels), 0, "", DIM)
     if record.state == "interrupted":
         made.say("It was cut off: everything up to the last flush is here.", 0, "", YELLOW)
     if record.verdict:
@@ -155,7 +156,7 @@ def _setting(inside: runs.Inside, made: Page) -> None:
     made.say(f"{record.python}, {record.platform}, {', '.join(record.gpus) or 'no GPU seen'}", 2)
     made.say(", ".join(f"{name} {version}" for name, version in record.packages) or "no packages recorded", 2)
     if record.environment:
-        made.say(", ".join(f"{name}={value}" for name, value in record.environment), 2)
+        made.say(", ".join(f"{name}={masked(name, value)}" for name, value in record.environment), 2)
     if git.commit:
         changes = "with uncommitted changes" if git.dirty else "nothing uncommitted"
         made.say(f"commit {git.commit[:12]} on {git.branch or 'no branch'}, {changes}", 2)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from clew.case.verdict import unusual
 from clew.knowledge.model import Scale, Test
 from clew.records.clue import UNCLEAR, Clue
+from clew.records.masked import masked_text
 from clew.records.place import Place
 from clew.records.trace import Series
 from clew.report.html import environment
@@ -147,7 +148,7 @@ def quoted(place: Place, source: Sources) -> list[Quoted]:
         return []
     last = min(max(place.end_line or place.line, place.line), place.line + MOST_LINES - 1)
     first_shown = max(1, place.line - AROUND)
-    shown = [line.rstrip().expandtabs(4) for line in lines[first_shown - 1 : last + AROUND]]
+    shown = [masked_text(line.rstrip().expandtabs(4)) for line in lines[first_shown - 1 : last + AROUND]]
     while shown and not shown[-1].strip() and first_shown + len(shown) - 1 > last:
         shown.pop()
     margin = min((len(line) - len(line.lstrip()) for line in shown if line.strip()), default=0)

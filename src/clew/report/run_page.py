@@ -10,6 +10,7 @@ from clew.evidence.words import word
 from clew.knowledge.model import Test
 from clew.records.case import HeldClue
 from clew.records.clue import Clue
+from clew.records.masked import masked_text
 from clew.records.place import Place
 from clew.report.terminal import VERDICT_COLOURS, next_tests, sentence
 from clew.report.text import BOLD, DIM, RED, Page, number, percent, seconds
@@ -177,7 +178,7 @@ def _quote(place: Place, page: Page) -> None:
     if 1 <= place.line <= len(lines):
         label = f"{place.line} | "
         room = page.columns - 4 - len(label)
-        text = lines[place.line - 1].strip()
+        text = masked_text(lines[place.line - 1].strip())
         text = text if len(text) <= room else text[: room - 2] + " …"
         page.line(f"  {page.paint(label, DIM)}{text}")
         page.line(f"  {' ' * len(label)}{page.paint('~' * len(text), RED)}")

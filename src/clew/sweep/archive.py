@@ -9,6 +9,7 @@ from typing import Any
 from clew.archive import metrics, runs
 from clew.archive.model import RUN, Record
 from clew.errors import ClewError
+from clew.records.masked import masked
 from clew.sweep.roles import OBSERVED, SEEDS
 from clew.sweep.table import Table, from_rows
 
@@ -46,7 +47,7 @@ def row_of(record: Record, notes: list[str]) -> dict[str, Any]:
     row: dict[str, Any] = {"run_id": record.run.id, "created": record.started, "state": _state(record)}
     swept = dict(record.labels)
     for name, value in swept.items() if swept else words(record.command):
-        row[name if swept or name in SEEDS else f"config.{name}"] = value
+        row[name if swept or name in SEEDS else f"config.{name}"] = masked(name, value)
     row.setdefault("group", record.script)
     try:
         for (name, of), series in metrics.read_metrics(record.run).items():

@@ -3,10 +3,11 @@
 import os
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from clew.errors import ClewError
 from clew.reading import opened
+from clew.records.masked import masked
 from clew.sweep import cache, collect_folders, collect_mlflow, collect_mlflow_server, collect_wandb, collect_wandb_api
 from clew.sweep.archive import is_archive
 from clew.sweep.points import Found, Look, Points
@@ -71,7 +72,7 @@ def collect(sources: list[str], into: str, whole: bool = False) -> Gathered:
             began, count, failed = time.time(), 0, ""
             try:
                 for found in _read(source, kind, look, remarks):
-                    writer.add(found)
+                    writer.add(found._replace(config=_masked(found.config), tags=_masked(found.tags or {})))
                     count += not found.more
                 looked[key] = began
             except ClewError as error:
@@ -82,6 +83,10 @@ def collect(sources: list[str], into: str, whole: bool = False) -> Gathered:
             raise ClewError(f"no run was found: {remarks[0] if remarks else 'there is none in ' + ', '.join(sources)}")
         kept = writer.finish(looked)
     return Gathered(*kept, writer.was.collected, tuple(told), tuple(remarks))
+
+
+def _masked(held: dict[str, Any]) -> dict[str, Any]:
+    return {name: masked(name, value) for name, value in held.items()}
 
 
 def _read(source: str, kind: str, look: Look, remarks: list[str]) -> Iterator[Found]:

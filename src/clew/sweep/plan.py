@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from clew.errors import ClewError, did_you_mean
 from clew.records.exact import digest
+from clew.records.masked import masked
 from clew.report.sweep_view import Cell
 from clew.sweep.distributions import paired_power, seeds_needed, smallest_effect
 
@@ -76,7 +77,7 @@ class Job(NamedTuple):
 
     @property
     def label(self) -> str:
-        return " ".join([*(f"{name}={value}" for name, value in self.point), f"seed={self.seed}"])
+        return " ".join([*(f"{name}={masked(name, value)}" for name, value in self.point), f"seed={self.seed}"])
 
 
 def read_plan(path: str) -> Plan:

@@ -73,7 +73,9 @@ def blocks(path: str, notes: list[str]) -> Iterator[Table]:
         raise ClewError(f"{path} is no table: it holds zero bytes; CSV, Parquet and JSONL can be read.")
     else:
         made = _csv(path, head, notes)
-    yield from made
+    for block in made:
+        columns = {name: column.shown(name) for name, column in block.columns.items()}
+        yield block._replace(columns=columns)
 
 
 def arrow_with(*parts: str) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clew.errors import ClewError
+from clew.records.masked import masked
 from clew.report.sweep_view import Cell
 
 Codes = NDArray[np.int32]
@@ -51,6 +52,13 @@ class Column(NamedTuple):
     def cell(self, row: int) -> Cell | None:
         code = int(self.codes[row])
         return None if code < 0 else self.labels[code]
+
+    def shown(self, name: str) -> "Column":
+        """Without what looks like a password or a key: it names no setting that is compared."""
+        if isinstance(self.labels, Distinct):
+            return self
+        labels = tuple(masked(name, label) for label in self.labels)
+        return self if labels == self.labels else encoded(self.codes, labels)
 
     def take(self, rows: NDArray[Any]) -> "Column":
         return Column(self.codes[rows], self.labels)
