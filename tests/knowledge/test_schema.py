@@ -98,7 +98,8 @@ def test_a_missing_field(folder: Path) -> None:
 
 
 def test_an_unknown_cause_suggests_the_nearest(folder: Path) -> None:
-    change(folder / "causes" / "loss.toml", '["loss.double_softmax"]', '["loss.double_softmacks"]')
+    path = folder / "causes" / "loss.toml"
+    path.write_text(path.read_text().replace('"loss.double_softmax"', '"loss.double_softmacks"'))
     said = fault(folder)
     assert "loss.double_softmacks: (entry): is not in vocabulary.toml; did you mean loss.double_softmax" in said
     assert "causes/loss.toml: loss.double_softmax: (entry): is missing" in said

@@ -59,9 +59,10 @@ ON_THE_WAY = {
 IN_TRAINING = frozenset(("mirrored_classes=turned", "label_signal=turned", "target_moves_along=left_behind"))
 """What shows that a transform changes the examples of training, and not those of evaluation."""
 ENCODES = (
-    r"^(?!\s*(def|class|from|import)\b).*(\bencode\w*\(|\w*encoder\.\w+\(|fit_transform\(|factorize\(|\.codes\b|"
-    r"return_inverse|class_to_idx|enumerate\((sorted\()?(set|list|dict|np\.unique)|setdefault\(\w+, ?len\()"
+    r"^(?!\s*(def|class|from|import)\b).*(\bencode\w*\(|\w*encoder\.\w+\(|fit_transform\(|factorize\(|\.codes\b)",
+    r"return_inverse|class_to_idx|enumerate\((sorted\()?(set|list|dict|np\.unique)|setdefault\(\w+, ?len\(",
 )
+"""Where classes get their numbers: calls that encode, and where there are none, the making of a table."""
 FEW = 2
 PUT_TOGETHER, FIRST_TENSOR, MET = "batches are assembled here", "made a tensor here", "goes into the loss here"
 LEFT_OUT = "targets are left out of the loss here"
@@ -118,7 +119,8 @@ class Reader:
                 done = [*self._doing(lines, REPEATS, "rows are repeated here"), *done]
             found[cause] = [*done[:1], *found.get(cause, [])]
         found["rl.obs_not_normalized"] += inputs
-        encoded = self._doing(self._everywhere(), ENCODES, "encoded here")
+        found_by = (self._doing(self._everywhere(), pattern, "encoded here") for pattern in ENCODES)
+        encoded = next(filter(None, found_by), [])
         encoded.sort(key=lambda place: not HELD_OUT.search(self._named(place)))
         found["data.labels_encoded_apart"] = encoded[:FEW]
         found["data.train_val_mismatch"] = self._other_way(way)

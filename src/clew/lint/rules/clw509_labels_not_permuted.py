@@ -77,6 +77,7 @@ def picked_apart(script: Script) -> Iterator[Hit]:
                     first
                     and (sliced or (second and first.isdisjoint(second)))
                     and not any(first & other for _, other in taken[False])
+                    and not any(second & other for _, other in taken[True])  # labels of other inputs
                 ):
                     yield Hit(y, f"{text(y.value)} is taken in a different order from the matching {text(x.value)}.")
                     break
