@@ -179,7 +179,7 @@ def test_the_same_losses() -> None:
     answer, says = compare([held], [held])
     assert isinstance(answer, Reading)
     assert dict(answer.measured)["largest_relative_difference_of_losses"] == 0.0
-    assert "bit for bit" in says
+    assert "bit-identical" in says
 
 
 def test_where_two_runs_part() -> None:
@@ -189,7 +189,7 @@ def test_where_two_runs_part() -> None:
     measured = dict(answer.measured)
     assert measured["first_differing_step"] == 7
     assert measured["largest_relative_difference_of_losses"] == pytest.approx(0.01, rel=0.02)
-    assert "part at step 7" in says
+    assert "differ from step 7" in says
     broken, _ = compare([part(line("loss", [1.0, math.nan]))], [part(line("loss", [1.0, 2.0]))])
     assert isinstance(broken, Reading)
     assert dict(broken.measured)["largest_relative_difference_of_losses"] == math.inf

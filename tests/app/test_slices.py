@@ -110,7 +110,7 @@ def test_a_stream_makes_the_order_of_its_examples_itself(tmp_path: Path, monkeyp
 
 
 def test_the_other_data_set(reader: Reader) -> None:
-    assert reader.by_cause()["data.augmentation"][0].role == "the data set outside training is made here"
+    assert reader.by_cause()["data.augmentation"][0].role == "the evaluation data set is created here"
 
 
 def test_arguments_are_followed_to_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def test_the_report_compares_fears_with_what_happened(clew: Clew) -> None:
     clew("case", "clue", "loss_input_kind", "probabilities_into_logit_loss")
     out = clew("case", "show").out
     assert "Foreseen?" in out
-    assert "loss.double_softmax happened and was foreseen" in out
+    assert "loss.double_softmax happened and was on the list" in out
     assert "data.leak_split was feared" in out
     clew("case", "close", "--cause", "train.missing_zero_grad", "--evidence", "mended")
     out = " ".join(clew("case", "show").out.split())
@@ -32,7 +32,7 @@ def test_the_report_compares_fears_with_what_happened(clew: Clew) -> None:
 
 
 def test_bad_answers(clew: Clew) -> None:
-    assert "say what would have gone wrong" in clew("preflight", "--surprise", "not").err
+    assert "name what could go wrong" in clew("preflight", "--surprise", "not").err
     assert "is no known cause" in clew("preflight", "--surprise", "not", "--worry", "data.leek_split").err
     assert "did you mean data.leak_split" in clew("preflight", "--surprise", "not", "--worry", "data.leek_split").err
     assert "cannot read" in clew("preflight", "gone.py", "--surprise", "very").err

@@ -112,7 +112,7 @@ def test_fix_changes_the_file_and_diff_does_not(lint: Clew) -> None:
     assert Path("train.py").read_text() == EVAL
     said = lint("train.py", "--fix")
     assert said.status == 0
-    assert "1 mended." in said.out
+    assert "1 fixed." in said.out
     assert Path("train.py").read_text() == EVAL.replace("model.eval\n", "model.eval()\n")
     assert lint("train.py", "--diff").status == 0
 

@@ -160,7 +160,7 @@ def test_a_finding_quotes_its_line_underlined_with_two_lines_around(fault: Any) 
         "8    optimizer.step()",
     ]
     text = words(card)
-    assert "elsewhere.py:3: its source is not at hand" in text
+    assert "elsewhere.py:3: its source is not available" in text
     assert "see also module head" in text
     assert "cross_entropy was given rows that sum to 1." in text, "a name at the head keeps its spelling"
     assert "rows summing to one 1" in text

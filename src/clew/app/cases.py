@@ -117,7 +117,7 @@ def add_hypothesis(name: str, says: str, prior: float, expects: dict[str, str], 
     knowledge = load()
     case = open_case(name)
     if not 0.0 < prior < 1.0:
-        raise ClewError(f"a prior lies between 0 and 1, not {prior:g}.")
+        raise ClewError(f"a prior is between 0 and 1, not {prior:g}.")
     if not says.strip():
         raise ClewError("say what you think is wrong.")
     if not check.strip():

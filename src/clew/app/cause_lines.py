@@ -53,9 +53,11 @@ WORDS = {
     "rl.exploration": Words(options=r"eps(ilon)?_|explor"),
     "rl.target_network": Words(options=r"\btau\b|polyak|target"),
     "rl.value_not_learning": Words(
-        "values are compared with their targets here", (rf"{VALUE}.*{CLOSER}|(mse_loss|huber|smooth_l1)\w*\(.*{VALUE}",)
+        "the value loss is computed here", (rf"{VALUE}.*{CLOSER}|(mse_loss|huber|smooth_l1)\w*\(.*{VALUE}",)
     ),
-    "rl.kl_spike": Words("the policy is pushed here", (rf"{CHOSEN}.*\*|\*.*{CHOSEN}",), r"clip|target_?kl|epochs"),
+    "rl.kl_spike": Words(
+        "the policy loss is computed here", (rf"{CHOSEN}.*\*|\*.*{CHOSEN}",), r"clip|target_?kl|epochs"
+    ),
     "rl.reward_scale": Words("rewards are scaled here", (r"reward\w*\W*\s*\*|\*\W*\w*reward",), r"reward"),
     "rl.obs_not_normalized": Words(options=r"normali[sz]|(?<!grad_)norm\w*obs|obs\w*norm"),
     "data.not_shuffled": Words(options=r"shuffle|buffer"),
@@ -63,25 +65,25 @@ WORDS = {
     "data.leak_target": Words(options=r"\blags?\b|horizon|offset"),
     "data.augmentation": Words(options=r"augment|\baug\b|crop|flip|jitter|mixup|cutout|eras|rotat", settings=1),
     "loss.disconnected": Words(
-        "cut off from the gradient here", (r"\.detach\(", r"no_grad", r"\.data\b|\.item\(|numpy\(")
+        "detached from the graph here", (r"\.detach\(", r"no_grad", r"\.data\b|\.item\(|numpy\(")
     ),
     "loss.scale_imbalance": Words(
-        "terms are summed here", (rf"{OF_WEIGHTS}\w*\s*\*|\*\s*\S*{OF_WEIGHTS}",), OF_WEIGHTS
+        "loss terms are summed here", (rf"{OF_WEIGHTS}\w*\s*\*|\*\s*\S*{OF_WEIGHTS}",), OF_WEIGHTS
     ),
     "loss.metric_misaligned": Words(
-        "right answers are counted here",
+        "correct predictions are counted here",
         (rf"{RIGHT}.*/|\bacc\w*\b.*(mean\(|/)|return .*{RIGHT}", r"==.*(sum|mean)\(|argmax\(.*==|> ?\S*(thresh|0\.5)"),
         r"thresh|cut_?off",
     ),
     "loss.terms_cancel": Words(options=r"(weight|coef|lambda|loss)"),
     "pinn.boundary_ignored": Words(
-        "terms are weighed here",
+        "loss terms are weighted here",
         (rf"{OF_WEIGHTS}\S*\s*\*|\*\s*\S*{OF_WEIGHTS}",),
         r"weight|lambda|coef",
         values=r"^(?!['\"]?1(\.0*)?['\"]?$)",
     ),
     "pinn.not_nondimensional": Words(
-        "made free of units here",
+        "nondimensionalised here",
         (
             r"/ ?\S*(unit|scale|length|width|height|rise|span|norm|ref|max|total|population)",
             r"(tensor|from_numpy)\(.*(read_|loadtxt|numpy\(|\[)",
@@ -89,16 +91,16 @@ WORDS = {
         r"unit|scale",
     ),
     "pinn.degenerate_parameter": Words(
-        "the number is made or held within bounds here",
+        "the value is created or clamped here",
         (r"\.clamp_(min_|max_)?\(|\.data\b.*\b(clamp|clip)\(", r"\bParameter\("),
         r"clamp|guess|lowest|highest|bounds?\b|(lower|upper)_?(bound|limit)",
     ),
     "arch.capacity": Words(options=SIZES),
     "train.rank_divergence": Words(
-        "ranks are brought together here", (r"DistributedDataParallel\(|\bDDP\(|broadcast\w*\(", r"all_reduce\(")
+        "ranks are synchronised here", (r"DistributedDataParallel\(|\bDDP\(|broadcast\w*\(", r"all_reduce\(")
     ),
     "data.labels_misaligned": Words(
-        "put side by side here, row by row",
+        "joined row by row here",
         (r"\b(concat|hstack|column_stack)\(.*axis ?= ?1|\b(hstack|column_stack)\(",),
         most=1,
     ),
@@ -113,7 +115,7 @@ WORDS = {
         "the mask is made here", (r"\btri[ul](_indices)?\(|subsequent_mask\(|is_causal|causal_mask\s*=",)
     ),
     "train.params_not_in_optimizer": Words(
-        "parameters are chosen here",
+        "parameters are selected here",
         (
             r"startswith\(|endswith\(|if .*\bin (n|name|key)\b|(n|name|key) (not )?in\b",
             r"if .*\b(n|name|key) ?[!=]=|if .*isinstance\((m|mod|module|layer|part)\b",
@@ -282,9 +284,9 @@ class Finder:
                     line for line in range(first, last + 1) if scope and GENERATOR.search(self.text(scope.path, line))
                 ]
                 found += [
-                    _place(scope.path, line, "random numbers begin here") for line in hits[:1] if scope is not None
+                    _place(scope.path, line, "random numbers start here") for line in hits[:1] if scope is not None
                 ]
-        made = [place._replace(role="the loader is made here") for place in self.lines.get("loader", [])[:1]]
+        made = [place._replace(role="the loader is created here") for place in self.lines.get("loader", [])[:1]]
         return (*found[:1], *made, *found[1:])
 
     def _observed(self) -> list[Place]:
@@ -297,7 +299,7 @@ class Finder:
                 )
                 if OBSERVES.search(name) and "step" in methods:
                     found += [
-                        _place(scope.path, line, "observations are made here") for line, _ in returned(scope.node)
+                        _place(scope.path, line, "observations are created here") for line, _ in returned(scope.node)
                     ][-1:]
         return found[:1]
 

@@ -41,7 +41,7 @@ FLOATS = r"astype\([^)]*float|\.float\(\)|to\(torch\.float|FloatTensor\(|dtype ?
 UNKNOWN = r"\.get\([^()]*,[^()]*(unk|oov)|\belse\b[^#]*(unk|oov)|(unk|oov)\w*\W*if\b.* not in"
 """Where a word that the vocabulary does not have gets its number."""
 TURNS = r"\bflip(lr|ud)?\(|\[(\.\.\.|:)?,? ?::-1\]|\bRandom(Horizontal|Vertical)Flip\(|\bmirror\w*\("
-COMES_IN = "rows of other times come in here"
+COMES_IN = "rows of other times enter here"
 ON_THE_WAY = {
     "data.labels_misaligned": (ORDERS, "the order is changed here"),
     "data.not_normalized": (SCALES, "scaled here"),
@@ -64,10 +64,10 @@ ENCODES = (
 )
 """Where classes get their numbers: calls that encode, and where there are none, the making of a table."""
 FEW = 2
-PUT_TOGETHER, FIRST_TENSOR, MET = "batches are assembled here", "made a tensor here", "goes into the loss here"
-LEFT_OUT = "targets are left out of the loss here"
-NOT_TRAINING = "what is not for training is prepared here"
-CHOSEN, OTHER_SET = "training rows are chosen here", "the data set outside training is made here"
+PUT_TOGETHER, FIRST_TENSOR, MET = "batches are assembled here", "converted to a tensor here", "enters the loss here"
+LEFT_OUT = "targets are excluded from the loss here"
+NOT_TRAINING = "evaluation data is prepared here"
+CHOSEN, OTHER_SET = "training rows are chosen here", "the evaluation data set is created here"
 
 
 class Reader:
@@ -92,10 +92,10 @@ class Reader:
         chosen = self._chosen()
         for cause in SPLITS:
             found[cause] = chosen
-        loaders = [place._replace(role="the loader is made here") for place in self.lines.get("loader", [])[:1]]
+        loaders = [place._replace(role="the loader is created here") for place in self.lines.get("loader", [])[:1]]
         found["data.not_shuffled"] = found["data.rank_overlap"] = [*self._stream(), *loaders]
         for cause in ELSEWHERE:
-            turned = self._doing(self._everywhere(), TURNS, "turned round here")
+            turned = self._doing(self._everywhere(), TURNS, "flipped here")
             found[cause] = [*self._elsewhere(), *self._drawn(), *turned[:1]]
             if IN_TRAINING.intersection(seen):
                 found[cause] = [*turned[:1], *self._drawn(), *self._elsewhere()]
@@ -109,11 +109,9 @@ class Reader:
             if pattern is BLURS:
                 done = [*self._doing(lines, CENTRED, role), *self._doing(self._everywhere(), CENTRED, role), *done]
             if cause == "data.not_normalized" and not done:
-                done = self._doing(lines, FLOATS, "turned into fractions here")
+                done = self._doing(lines, FLOATS, "converted to fractions here")
             if cause == "data.input_destroyed":
-                places = self._doing(
-                    self._everywhere(), f"(?i){UNKNOWN}", "words that are not known get their number here"
-                )
+                places = self._doing(self._everywhere(), f"(?i){UNKNOWN}", "unknown words get their id here")
                 done = done[:1] or places
             if cause == "data.leak_split":
                 done = [*self._doing(lines, REPEATS, "rows are repeated here"), *done]
@@ -220,7 +218,7 @@ class Reader:
         alone = [*self._doing(own, SCALES, "scaled here"), *self._doing(own, MAKES.pattern, FIRST_TENSOR)]
         shared = self._doing(other, SCALES, "scaled here")
         loaders = self.lines.get("loader_elsewhere", [])[:1]
-        made = [place._replace(role="the loader outside training is made here") for place in loaders]
+        made = [place._replace(role="the evaluation loader is created here") for place in loaders]
         branches = [self._place(line, NOT_TRAINING) for line in self.project.without("train")]
         own_places = [self._place(line, OTHER_SET) for line in own[:1]]
         return [*alone[:1], *shared[:1], *(branches if len(branches) == 1 else ()), *made, *own_places]
@@ -249,7 +247,7 @@ class Reader:
 
     def _stream(self) -> list[Place]:
         """A data set that gives its examples one after the other makes their order itself."""
-        given = self._function("items", "gives the examples in this order")
+        given = self._function("items", "determines the order of the examples")
         return [place for place in given if (place.symbol or "").endswith("__iter__")]
 
     def _chosen(self) -> list[Place]:
@@ -292,7 +290,7 @@ class Reader:
                 if scope
                 else []
             )
-            return [place._replace(line=line, role="changed by chance here") for line in hits[:1]]
+            return [place._replace(line=line, role="changed at random here") for line in hits[:1]]
         return []
 
     def _named(self, place: Place) -> str:

@@ -143,7 +143,7 @@ def _module(name: str) -> Any:
     except SystemExit as error:
         raise ClewError(
             f"importing {name} ended the program (status {error.code}){_at(error)}; "
-            "guard what runs with if __name__ == '__main__'."
+            "guard the script's code with if __name__ == '__main__'."
         ) from error
     except Exception as error:  # the user's module may raise anything
         raise ClewError(f"importing {name} failed{_at(error)}: {_short(error)}.") from error

@@ -45,11 +45,11 @@ def record(name: str, script: str, domain: str, surprise: str, worries: list[dic
         if cause and cause not in knowledge.causes:
             raise ClewError(f"there is no cause {cause!r}{did_you_mean(cause, list(knowledge.causes)) or '.'}")
     if surprise != SURPRISES[0] and not worries:
-        raise ClewError("then say what would have gone wrong: --worry CAUSE or --worry 'your words: the check'")
+        raise ClewError("name what could go wrong: --worry CAUSE or --worry 'your words: the check'")
     if name:
         case = open_case(name)
     else:
-        what = f"pre-flight of {os.path.basename(script)}" if script else "pre-flight"
+        what = f"preflight of {os.path.basename(script)}" if script else "pre-flight"
         data = {"symptom": what, "domain": known_domain(domain), "setting": "routine"}
         if script:
             data |= {"script": script, "code": code_digest(script)}

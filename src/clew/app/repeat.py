@@ -50,11 +50,11 @@ def compare(parts: list[Process], others: list[Process]) -> tuple[Reading | Uncl
                 first = (step, one, other)
             worst = max(worst, apart)
     if first is None:
-        same = f"all {count} losses of a second run are the same, bit for bit"
+        same = f"all {count} losses of a second run are bit-identical"
         return Reading(largest_relative_difference_of_losses=0.0, losses=count), same
     step, one, other = first
     begin = "so the model or its first batch differs" if step == 0 else f"{step} step{'s' * (step != 1)} were the same"
-    says = f"the losses of two runs part at step {step}: {one:.9g} and {other:.9g}; {begin}"
+    says = f"the losses of two runs differ from step {step}: {one:.9g} and {other:.9g}; {begin}"
     return Reading(largest_relative_difference_of_losses=worst, first_differing_step=step, losses=count), says
 
 

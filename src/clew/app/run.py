@@ -132,7 +132,7 @@ def _sobered(done: Done) -> CaseView:
     if done.seen.verdict.word != "healthy" or (steps and (not done.ended.status or done.ended.signal)):
         return done.seen
     if not steps:
-        says = "No optimiser step was seen, so nothing can be said about the training."
+        says = "No optimiser step was seen, so the training cannot be assessed."
     else:
         says = f"Nothing odd was seen before the script ended with status {done.ended.status} after {steps} steps."
     return done.seen._replace(verdict=Verdict("undecided", says))

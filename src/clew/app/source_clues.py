@@ -36,7 +36,7 @@ def source_clues(
     try:
         result = run(list(dict.fromkeys(here)), wanted(here[0]), jobs=1)
     except Exception as error:  # noqa: BLE001 - see above
-        return [], f"the source could not be looked through: {type(error).__name__}: {error}".split("\n")[0]
+        return [], f"the source could not be checked: {type(error).__name__}: {error}".split("\n")[0]
     by_cause: dict[str, list[Finding]] = {}
     for finding in result.findings:
         if ran and finding.rule.startswith(OF_STEPS) and not took_part(finding, ran):

@@ -29,7 +29,7 @@ def look_into(held: Run, files: tuple[DataFile, ...]) -> list[Clue]:
         said, wrong = "", str(error)
     if wrong:
         with open(os.path.join(held.folder, "trouble-tables"), "w", encoding="utf-8", errors="replace") as file:
-            file.write(f"the look into the data files ended early: {wrong.strip().splitlines()[-1]}\n")
+            file.write(f"the check of the data files ended early: {wrong.strip().splitlines()[-1]}\n")
     return _clues(said)
 
 

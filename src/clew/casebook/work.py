@@ -88,7 +88,7 @@ def prepared(program: Program, options: Options) -> str:
                 [sys.executable, "make_data.py"], cwd=part, env=environment(), capture_output=True, text=True
             )
             if done.returncode:
-                raise ClewError(f"the data of {program.name} could not be made: {done.stderr.strip()[-200:]}")
+                raise ClewError(f"the data of {program.name} could not be created: {done.stderr.strip()[-200:]}")
         os.replace(part, made)
     return made
 

@@ -37,9 +37,9 @@ def _clue(parser: ArgumentParser) -> None:
     _complete(
         parser.add_argument("test", nargs="?", default="", metavar="TEST", help="which observation"), complete.tests
     )
-    outcome = parser.add_argument("outcome", nargs="?", default="", metavar="OUTCOME", help="what it showed")
+    outcome = parser.add_argument("outcome", nargs="?", default="", metavar="OUTCOME", help="the outcome")
     _complete(outcome, complete.outcomes)
-    words = "a number you read off; decides the outcome if none is given"
+    words = "a number you measured; decides the outcome if none is given"
     parser.add_argument("--measured", action="append", default=[], metavar="NAME=NUMBER", help=words)
     parser.add_argument("--at", action="append", default=[], metavar="FILE:LINE", help="where you saw it")
     parser.add_argument("--says", default="", metavar="TEXT", help="your own words for it")
@@ -53,7 +53,7 @@ def _note(parser: ArgumentParser) -> None:
     group = parser.add_mutually_exclusive_group()
     for part, words in (
         ("working on", "the output you work on now"),
-        ("thinking", "thinking aloud (the default)"),
+        ("thinking", "thoughts (the default)"),
         ("running", "a run under way (with --question)"),
         ("result", "what a run showed"),
     ):
@@ -101,8 +101,10 @@ def _retract(parser: ArgumentParser) -> None:
 def _close(parser: ArgumentParser) -> None:
     _complete(parser.add_argument("--cause", required=True, metavar="CAUSE", help="what it was"), complete.causes)
     parser.add_argument("--evidence", default="", metavar="TEXT", help="the observation that no longer reproduces")
-    parser.add_argument("--clue", default="", metavar="NUMBER", help="the clue that showed the fault and is gone")
-    parser.add_argument("--unverified", default="", metavar="TEXT", help="why nothing shows that it is gone")
+    parser.add_argument(
+        "--clue", default="", metavar="NUMBER", help="the clue that showed the fault and no longer reproduces"
+    )
+    parser.add_argument("--unverified", default="", metavar="TEXT", help="why the fix is unverified")
     _case(parser, act_close)
 
 
@@ -123,13 +125,13 @@ def _use(parser: ArgumentParser) -> None:
 VERBS = {
     "new": ("open a case for something that looks wrong", _new),
     "clue": ("enter what you saw; without arguments, choose from a list", _clue),
-    "next": ("the observations most worth their cost", _next),
+    "next": ("the most informative observations per second", _next),
     "show": ("what was seen, what it may be, what to do", _show),
-    "hypothesis": ("put an explanation of your own on the table", _hypothesis),
+    "hypothesis": ("add an explanation of your own", _hypothesis),
     "note": ("add to the work log", _note),
     "log": ("the four-part work log", _log),
-    "retract": ("take an entry back; it stays in the log with the reason", _retract),
-    "close": ("record what it was and what no longer reproduces", _close),
+    "retract": ("retract an entry; it stays in the log with the reason", _retract),
+    "close": ("record the cause and the observation that no longer reproduces", _close),
     "reopen": ("open a closed case again", _reopen),
     "list": ("the cases there are", _list),
     "use": ("make a case the current one", _use),
@@ -137,7 +139,7 @@ VERBS = {
 
 
 def _all_code(parser: ArgumentParser) -> None:
-    parser.add_argument("--all-code", action="store_true", help="weigh clues made on other code too")
+    parser.add_argument("--all-code", action="store_true", help="also count clues made on other code")
 
 
 def _case(parser: ArgumentParser, act: Any) -> None:
@@ -165,12 +167,12 @@ def act_new(options: Namespace) -> int:
     found = known.suggest(case.symptom)
     if found:
         made.line()
-        made.say("Your words may describe one of these; enter those that you really saw:")
+        made.say("Your words may describe one of these; enter those that you observed:")
         for item in found:
             made.say(f"clew case clue {item.test} {item.outcome}", 2, "- ")
             made.say(item.means, 4)
     made.line()
-    made.say("`clew case next` says what is worth looking at first.")
+    made.say("`clew case next` shows what to look at first.")
     show(made)
     return 0
 
@@ -282,7 +284,7 @@ def act_hypothesis(options: Namespace) -> int:
     expects = dict(_pair(text, "--expects", str) for text in options.expects)
     number, case = cases.add_hypothesis(options.case, " ".join(options.says), options.prior, expects, options.check)
     held = next(item for item in case.own if item.number == number)
-    print(f"#{number} is on the table as {held.id}.")
+    print(f"#{number} was added as {held.id}.")
     return 0
 
 

@@ -25,18 +25,20 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.usage = "clew exam [options] MODULE:SUBJECT | RUN"
     words = "a clew.Subject or a function that returns one; or a run that was kept with its captured step"
     parser.add_argument("target", nargs="?", default="", metavar="MODULE:SUBJECT | RUN", help=words)
-    parser.add_argument("--budget", default="60s", metavar="TIME", help="the time to spend, such as 60s or 2m (60s)")
+    parser.add_argument("--budget", default="60s", metavar="TIME", help="the time budget, such as 60s or 2m (60s)")
     only: Any = parser.add_argument(
-        "--only", nargs="+", action="extend", default=[], metavar="NAME", help="make these exams"
+        "--only", nargs="+", action="extend", default=[], metavar="NAME", help="run only these exams"
     )
     only.completer = complete.exams
     parser.add_argument("--list", action="store_true", help="show the plan and its cost, or all exams, and stop there")
-    parser.add_argument("--thorough", action="store_true", help="go on when a cause stands out, as the budget allows")
+    parser.add_argument(
+        "--thorough", action="store_true", help="continue after a cause stands out, as the budget allows"
+    )
     domain: Any = parser.add_argument(
         "--domain", default="general", metavar="DOMAIN", help="vision, llm, tabular, rl, pinn, … (general)"
     )
     domain.completer = complete.domains
-    parser.add_argument("--keep", default="", metavar="FOLDER", help="write examples worth a look there")
+    parser.add_argument("--keep", default="", metavar="FOLDER", help="write notable examples to this folder")
     parser.add_argument("--quiet", action="store_true", help="print no plan and no progress")
     json_argument(parser)
     parser.add_argument("--html", metavar="FILE", help="write the report as one page")

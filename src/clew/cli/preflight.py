@@ -27,7 +27,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
         action="append",
         default=[],
         metavar="CAUSE | 'WORDS: CHECK'",
-        help="what would have gone wrong, and the check that would show it",
+        help="what could go wrong, and the check that would show it",
     )
     _complete(
         parser.add_argument("--case", default="", metavar="CASE", help="record it in this case instead of a new one"),

@@ -27,13 +27,13 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
 def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.usage = "clew run [options] SCRIPT [ARGS…]  |  -m MODULE [ARGS…]  |  -- COMMAND…"
     parser.add_argument("--steps", type=int, default=0, metavar="N", help="stop after N optimiser steps")
-    parser.add_argument("--sample", default="auto", metavar="every|auto|N", help="which steps are looked at closely")
+    parser.add_argument("--sample", default="auto", metavar="every|auto|N", help="which steps are measured in detail")
     parser.add_argument("--domain", default="general", metavar="DOMAIN", help="vision, llm, tabular, rl, pinn, …")
     parser.add_argument("--twice", action="store_true", help="run it a second time and compare the losses bit for bit")
-    parser.add_argument("--no-exams", action="store_true", help="only watch: make no experiments on the captured step")
+    parser.add_argument("--no-exams", action="store_true", help="only observe: run no exams on the captured step")
     parser.add_argument("--budget", default="60s", metavar="TIME", help="time for exams after the run (60s, 2m)")
     parser.add_argument("--keep-capture", action="store_true", help="keep the captured step for clew exam RUN")
-    parser.add_argument("--all", action="store_true", help="list every check, in order or not made")
+    parser.add_argument("--all", action="store_true", help="list every check: passed, failed or not run")
     parser.add_argument("--quiet", action="store_true", help="print no progress and no report")
     json_argument(parser)
     parser.add_argument("--html", metavar="FILE", help="write the report as one page")

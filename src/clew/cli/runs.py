@@ -56,16 +56,16 @@ def _diff(parser: ArgumentParser) -> None:
 
 def _rerun(parser: ArgumentParser) -> None:
     run_argument(parser)
-    words = "set the code up and print the command, but do not run it"
+    words = "restore the code and print the command without running it"
     parser.add_argument("--only-prepare", action="store_true", help=words)
     parser.set_defaults(act=act_rerun)
 
 
 def _gc(parser: ArgumentParser) -> None:
-    words = "remove runs whose end lies this long ago: 30d, 12h, 2w"
+    words = "remove runs that ended longer ago than this: 30d, 12h, 2w"
     parser.add_argument("--older-than", default="", metavar="AGE", help=words)
-    parser.add_argument("--keep", type=int, metavar="N", help="keep the newest N runs in any case")
-    parser.add_argument("--dry-run", action="store_true", help="say what would go, and remove nothing")
+    parser.add_argument("--keep", type=int, metavar="N", help="always keep the newest N runs")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be removed, and remove nothing")
     parser.set_defaults(act=act_gc)
 
 
@@ -163,9 +163,7 @@ def difference_page(found: Difference, made: Page) -> Page:
     _metrics(made, found.metrics, found.metrics_same)
     if found.same_input and not found.same_outcome:
         made.line()
-        made.say(
-            "Nothing that was recorded explains the difference: look at seeds, data and what is not deterministic."
-        )
+        made.say("No recorded difference explains it: look at seeds, data and nondeterminism.")
     for remark in found.remarks:
         made.say(remark, 0, "Note: ", DIM)
     return made

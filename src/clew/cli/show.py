@@ -1,4 +1,4 @@
-"""`clew show`: one run, with what it printed, its metrics, its code and its report."""
+"""`clew show`: one run, with the script's output, its metrics, its code and its report."""
 
 import math
 import re
@@ -29,7 +29,7 @@ RETURN = re.compile(r"\r+\n?")
 def arguments(parser: ArgumentParser, _: str = "") -> None:
     run_argument(parser)
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--output", action="store_true", help="what it printed")
+    what.add_argument("--output", action="store_true", help="the script's output")
     what.add_argument("--metrics", metavar="NAME", help="one quantity by step; NAME/PART for one module or parameter")
     what.add_argument("--code", nargs="?", const="", metavar="FILE", help="the source files it used, or one of them")
     what.add_argument("--all", action="store_true", help="every check: seen, passed, or why it could not run")
@@ -98,7 +98,7 @@ def _heading(inside: runs.Inside, made: Page) -> None:
     if record.labels:
         made.say(", ".join(f"{name} {number(masked(name, value))}" for name, value in record.labels), 0, "", DIM)
     if record.state == "interrupted":
-        made.say("It was cut off: everything up to the last flush is here.", 0, "", YELLOW)
+        made.say("The run was cut off: everything up to the last flush is here.", 0, "", YELLOW)
     if record.verdict:
         made.line()
         made.line(shown(record.verdict), COLOURS.get(record.verdict, BOLD), BOLD)

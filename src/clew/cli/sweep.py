@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: ArgumentParser, _: str = "") -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    _plan(verbs.add_parser("plan", help="what a sweep will cost and what it can show"))
+    _plan(verbs.add_parser("plan", help="what a sweep costs and what effect it can detect"))
     sweep_run.arguments(verbs.add_parser("run", help="run a sweep here, a process and an archived run for each"))
     _collect(verbs.add_parser("collect", help="runs of clew, W&B, MLflow, TensorBoard and tables into one file"))
     _judge(verbs.add_parser("judge", help="which value is better, and whether that can be said at all"))
@@ -27,7 +27,7 @@ def _plan(parser: ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE.toml", help="the sweep: command, metric, seeds, parameters")
     parser.add_argument("--price-per-hour", type=float, default=None, metavar="X", help="of one run's machine")
     parser.add_argument("--pilot", default="", metavar="RUNS", help="an earlier sweep, for the noise between seeds")
-    words = "an effect to be shown: in units of the metric with --pilot, else in standard deviations"
+    words = "an effect to detect: in units of the metric with --pilot, else in standard deviations"
     parser.add_argument("--effect", type=float, default=None, metavar="X", help=words)
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time (1)")
     parser.add_argument("--trial", action="store_true", help="make the first run now, to measure its time")
@@ -56,7 +56,7 @@ def collect(options: Namespace) -> int:
     made = page()
     for source in done.sources:
         if not source.failed:
-            older = ", the rest is older than the last look" if source.since else ""
+            older = ", the rest is unchanged since the last collection" if source.since else ""
             made.line(f"{source.source} ({source.kind}): {_runs(source.runs)} read{older}")
     renewed = f", {done.renewed} renewed" if done.renewed else ""
     before = f"; last filled {ago(done.before)}" if done.before else ""
@@ -104,7 +104,7 @@ def _choice(parser: ArgumentParser) -> None:
     parser.add_argument("--where", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="these runs only")
     parser.add_argument("--seed-by", default="", metavar="COLUMN", help="the column that names the seed (seed)")
     parser.add_argument("--group-by", default="", metavar="COLUMN", help="the column that names the group (group)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of clew's own random draws (0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of clew's own random draws (0)")
     json_argument(parser)
 
 

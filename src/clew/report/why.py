@@ -25,7 +25,7 @@ TITLES = {
     "test": "test",
     "claim": "claim",
     "symptom": "symptom",
-    "antipattern": "reflex to resist",
+    "antipattern": "anti-pattern",
     "habit": "habit",
     "lens": "lens",
     "triage": "triage question",

@@ -123,7 +123,7 @@ def _judge(family: Family, aim: Column, told: list[tuple[str, Fit]]) -> Found:
                     1,
                 )
     if faults and sound is not None:
-        # Labels that fit another file are in place: it is this one that is out of step.
+        # Labels that fit another file are in place: it is this one that is misaligned.
         file, found = max(faults, key=lambda pair: pair[1].weight)
         return _blamed(found, file)
     if faults:
@@ -137,7 +137,7 @@ def _blamed(found: Found, file: str) -> Found:
     answer = found.answer
     if isinstance(answer, Saw):
         answer.at(*(at._replace(file=file, line=None, end_line=None, column=None) for at in answer.where))
-        answer.saying(f"{answer.says} They fit the rows of the other files, so {file} is out of step.")
+        answer.saying(f"{answer.says} They fit the rows of the other files, so {file} is misaligned.")
     return found
 
 

@@ -122,7 +122,7 @@ def _judged(members: list[tuple[Pair, Lines, Lines]]) -> Iterator[Found]:
         beside = f", while {even[0].inputs[1]} and {even[0].labels[1]} have equally many" if even else ""
         says = (
             f"{pair.labels[1]} has {len(other.held)} lines and {pair.inputs[1]} has {len(one.held)}{beside}: "
-            "read side by side, they are out of step from the first missing line on "
+            "read side by side, they are misaligned from the first missing line on "
             f"({counted(more - fewer)})."
         )
         answer = Saw("uneven", labels=len(other.held), inputs=len(one.held))

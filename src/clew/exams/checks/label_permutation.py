@@ -1,11 +1,11 @@
 """Does the model learn real labels faster than randomly permuted ones?
 
-Trains copies from the same weights on the batches at hand: one with the labels as they are, three with the labels dealt
-out anew over all examples. Compares the quickest of the three, less the spread between them, with the real one over the
+Trains copies from the same weights on the available batches: one with the labels as they are, three with the labels
+permuted over all examples. Compares the quickest of the three, less the spread between them, with the real one over the
 second half of the steps.
 
-Why it matters: real labels share structure with their inputs and are the easier lesson. When random ones are learned
-as fast, the labels at hand say nothing about their inputs.
+Why it matters: real labels share structure with their inputs and are the easier lesson. When random ones are learned as
+fast, the labels are unrelated to their inputs.
 Cannot tell: labels without relation from a model that learns neither set; overfit_one_batch separates these.
 Silent when: permuted labels are learned more slowly. Unclear when they are not and there are fewer than 64 examples,
 when neither is learned or neither is better than a constant yet, when a permutation changes nearly no label, and when

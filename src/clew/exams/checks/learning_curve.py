@@ -1,12 +1,12 @@
 """How do training and validation error change with more data?
 
-Trains copies from the same weights, for the same number of steps, on a quarter, a half and all of the examples at
-hand, and measures both errors in eval mode: as shares of the mistakes of the most frequent class, of the variance of
-the targets, or of the loss before training.
+Trains copies from the same weights, for the same number of steps, on a quarter, a half and all of the available
+examples, and measures both errors in eval mode: as shares of the mistakes of the most frequent class, of the variance
+of the targets, or of the loss before training.
 
 Why it matters: high errors on both sets call for another model or for a search for the bug; a gap calls for more data;
 a gap that more data does not close means that the two sets differ.
-Cannot tell: a weak model from a bug that weakens it; what far more data than the batches at hand would do.
+Cannot tell: a weak model from a bug that weakens it; what far more data than the available batches would do.
 Silent when: both errors are low. Unclear without validation batches, and for fewer than 64 training examples.
 Sources: learning-curves-bias-variance
 """

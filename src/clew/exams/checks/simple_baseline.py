@@ -1,7 +1,7 @@
 """Does the trained model beat a linear model and nearest neighbours on the validation examples?
 
-Fits both on the training batches at hand, predicts the validation batches, and sets the better one against the model as
-it is late in its training, in eval mode. Errors are shares of the mistakes of the most frequent class, or of the
+Fits both on the available training batches, predicts the validation batches, and sets the better one against the model
+as it is late in its training, in eval mode. Errors are shares of the mistakes of the most frequent class, or of the
 variance of the targets.
 
 Why it matters: simple models see a few batches and are fitted at once. A network that stays far behind them has not

@@ -7,7 +7,7 @@ with all terms, and alone.
 Why it matters: a term that outweighs the others is served first. What it asks for may be an answer that is the same for
 every input, such as a code without content or weights near zero, and then nothing is left for the rest. A term that is
 subtracted and has no upper bound is raised for ever.
-Cannot tell: terms that a captured step does not simply add; whether the weights are meant so.
+Cannot tell: terms that a captured step does not simply add; whether the weights are intended.
 Silent when: the term learns in spite of the others, or learns nothing alone either; terms that compare nothing with
 a target, such as penalties on weights. Where a term may be negative, as a policy's is, it is unclear.
 """

@@ -1,8 +1,8 @@
 """Probabilities go into a loss that computes them itself.
 
 What it sees: softmax or sigmoid, as function, method, layer, or last layer of a model of the project, whose result
-reaches cross-entropy, or binary cross-entropy with logits. Log-softmax into cross-entropy is reported too, for a
-look: the loss stays the same, but whoever reads the output as logits is misled.
+reaches cross-entropy, or binary cross-entropy with logits. Log-softmax into cross-entropy is reported too, for a look:
+the loss stays the same, but readers take the output for logits.
 Why it matters: the second softmax sees numbers between 0 and 1, so its output is close to uniform, gradients shrink
 and the loss stalls far above zero. Training still runs, only badly.
 Silent when: the activation lies on another branch, or is applied to a copy that the loss does not see.

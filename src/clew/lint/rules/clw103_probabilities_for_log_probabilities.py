@@ -1,4 +1,4 @@
-"""Probabilities stand where their logarithms are wanted, or the reverse.
+"""Probabilities are given where their logarithms are expected, or the reverse.
 
 What it sees: softmax into NLLLoss or into the first argument of kl_div; log-softmax or log-sigmoid into BCELoss.
 Why it matters: NLLLoss of probabilities is bounded by minus one and nearly flat, so learning is slow and stalls

@@ -1,4 +1,4 @@
-"""The optimiser is made to climb a loss that should fall.
+"""The optimiser is made to maximise a loss that should fall.
 
 What it sees: `backward` on the negative of a cross-entropy, squared error or another loss of torch, or an optimiser
 with maximize=True whose loop descends such a loss.

@@ -5,7 +5,7 @@ signal-to-noise ratio, or a product of two embeddings that nothing has normalise
 Why it matters: as a loss it goes to minus infinity as the model gets worse; as a score it goes negative. `1 - x`
 turns a similarity between 0 and 1 into a distance, and nothing else.
 Silent when: x is a similarity, an accuracy, an overlap, or is clamped.
-Fix: minimise the error itself, or divide by the variance first if an explained share is meant.
+Fix: minimise the error itself, or divide by the variance first if an explained share is intended.
 """
 
 import ast

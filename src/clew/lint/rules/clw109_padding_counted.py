@@ -6,7 +6,7 @@ padded by pad_sequence, here or in the loader's collate function, whose flattene
 without ignore_index and without a mask; an accuracy over all positions of labels of which the loss ignores some.
 Why it matters: the model is rewarded for predicting padding, which is easy and plentiful. The loss looks low, short
 texts weigh as much as long ones, and where the padding token is also the end token the model never learns to stop.
-Silent when: -100, ignore_index, a mask, or a collator that masks labels stands in the same file.
+Silent when: -100, ignore_index, a mask, or a collator that masks labels is in the same file.
 Fix: set the labels of padded positions to -100, or give ignore_index.
 """
 

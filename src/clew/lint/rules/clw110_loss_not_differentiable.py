@@ -1,4 +1,4 @@
-"""A step without gradient lies between the model and the loss.
+"""A non-differentiable step is between the model and the loss.
 
 What it sees: all of what `backward` is called on comes through argmax, sign, rounding, a comparison or a cast to
 integers.

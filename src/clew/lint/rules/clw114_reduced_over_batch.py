@@ -6,7 +6,7 @@ convolution or a batch norm; softmax over an axis that one unit has made one wid
 Why it matters: each prediction then depends on its neighbours in the batch, all of them get the same features, and
 with a batch of one the network does something else than in training. A softmax over one number is always one.
 Silent when: an axis was moved in between, or the layers keep the batch elsewhere.
-Fix: reduce over the axis that is meant, usually dim=1 for positions.
+Fix: reduce over the intended axis, usually dim=1 for positions.
 """
 
 import ast

@@ -1,7 +1,7 @@
-"""The optimiser is built anew inside the training loop.
+"""The optimiser is rebuilt inside the training loop.
 
-What it sees: a constructor of torch.optim over parameters of a model that lives outside the loop, run in every turn
-of a loop that trains, there or in a function that is called for every epoch.
+What it sees: a constructor of torch.optim over parameters of a model that lives outside the loop, run in every
+iteration of a training loop, there or in a function that is called for every epoch.
 Why it matters: momentum and the running moments of Adam start from zero each time, and a schedule attached to the old
 optimiser has no effect.
 Silent when: the model is built in the same loop (folds, seeds, trials), or a condition guards it that does not make

@@ -5,7 +5,7 @@ way into a loss, or in a module whose last layer has one unit.
 Why it matters: it drops every axis of size one, the batch axis too. The last batch of an epoch may hold one example;
 then shapes change, a loss broadcasts silently, or the run stops after hours.
 Silent when: an axis is given, or the value does not come from a model.
-Fix: squeeze(-1), or the axis that is meant.
+Fix: squeeze(-1), or the intended axis.
 """
 
 import ast

@@ -3,8 +3,8 @@
 What it sees: fit or fit_transform of a scaler, imputer, encoder or projection on an array named test or val,
 a function of the project that scales each part by its own mean and spread, or a class of the project that fits one on
 whatever it is made from, made once for training and once for held-out data.
-Why it matters: the held-out data is then scaled by its own statistics. The model sees another coordinate system than
-in training, and the score says nothing about new data.
+Why it matters: the held-out data is then scaled by its own statistics. The model sees another coordinate system than in
+training, and the score does not predict performance on new data.
 Silent when: only transform is called on it.
 Fix: fit on the training part, transform the rest.
 """

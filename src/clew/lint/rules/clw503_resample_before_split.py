@@ -3,9 +3,9 @@
 What it sees: SMOTE, RandomOverSampler or another resampler, sklearn's resample or a sample with replacement, or copies
 of every row that are flipped, rotated, noised or repeated, in data that train_test_split, random_split,
 cross-validation or slices then divide.
-Why it matters: copies and mixtures of held-out rows stand in the training part. The score is far too good and falls
-apart on new data.
-Silent when: only the training part is resampled, or the resampler stands in an imblearn Pipeline.
+Why it matters: copies and mixtures of held-out rows are in the training part. The score is far too good and falls apart
+on new data.
+Silent when: only the training part is resampled, or the resampler is in an imblearn Pipeline.
 Fix: split first, resample the training part.
 """
 

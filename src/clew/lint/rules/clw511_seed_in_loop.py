@@ -1,8 +1,8 @@
-"""The seed is set again in every turn of the training loop.
+"""The seed is set again in every iteration of the training loop.
 
 What it sees: manual_seed, np.random.seed, random.seed or seed_everything with a fixed value inside a loop that
 trains.
-Why it matters: dropout masks, augmentation and shuffling repeat in every turn. The model sees the same noise again
+Why it matters: dropout masks, augmentation and shuffling repeat in every iteration. The model sees the same noise again
 and again, and what should be random is a constant.
 Silent when: the seed depends on the loop's variable, or the loop is over seeds or runs.
 Fix: seed once, before the loop.

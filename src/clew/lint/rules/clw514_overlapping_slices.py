@@ -2,7 +2,7 @@
 
 What it sees: two slices of one array with written-out or named bounds, one kept for training and one for validation
 or test, that share rows; a training subset over all of an order whose front is the held-out subset.
-Why it matters: shared rows are known by heart; the held-out score is too good by their share.
+Why it matters: shared rows are memorised; the held-out score is too good by their share.
 Silent when: the bounds are not known or do not overlap.
 Fix: start the second slice where the first one ends.
 """

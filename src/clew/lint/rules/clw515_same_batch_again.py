@@ -1,8 +1,8 @@
-"""The loader, or the generator that draws a batch, is started anew in every turn.
+"""The loader, or the generator that draws a batch, is restarted in every iteration.
 
 What it sees: next(iter(loader)) inside a training loop; a function that picks rows with a generator which it makes
-itself from a fixed seed, and that a training loop calls in every turn.
-Why it matters: each turn builds a new iterator and takes its first batch. Without shuffling that is the same batch
+itself from a fixed seed, and that a training loop calls in every iteration.
+Why it matters: each iteration builds a new iterator and takes its first batch. Without shuffling that is the same batch
 for ever; with shuffling, workers are started and thrown away for one batch, and epochs mean nothing. A generator that
 begins anew picks the same rows for ever.
 Silent when: the iterator or the generator is made once outside, the seed is given to the function, what is drawn is for

@@ -1,4 +1,4 @@
-"""A trained model is scored on a split that is drawn anew.
+"""A trained model is scored on a split that is drawn again.
 
 What it sees: a function or program that loads a model, draws a split at random without a seed, here or through a
 function of the project, and scores the model on the held-out part without fitting it; two random splits without a

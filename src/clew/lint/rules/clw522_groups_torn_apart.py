@@ -2,8 +2,8 @@
 
 What it sees: a random split of a frame by rows, in a file that counts or groups the rows by a column of patients,
 subjects, users, speakers or the like.
-Why it matters: rows of one person land on both sides. The model recognises the person, and the score says nothing about
-new ones.
+Why it matters: rows of one person land on both sides. The model recognises the person, and the score does not predict
+performance on new ones.
 Silent when: a splitter for groups is used, or the column is only dropped.
 Fix: GroupShuffleSplit, GroupKFold, or a split of the ids themselves.
 """

@@ -1,7 +1,7 @@
 """A softmax or log-sum-exp written out by hand.
 
-What it sees: exp(x) divided by its own sum, also with some positions masked, or log of a sum of exp, without the
-maximum taken off first; of unit vectors only when the temperature is so low that exp overflows.
+What it sees: exp(x) divided by its own sum, also with some positions masked, or log of a sum of exp, without
+subtracting the maximum first; of unit vectors only when the temperature is so low that exp overflows.
 Why it matters: exp overflows above about 88 in single precision and above about 11 in half precision. One large score
 gives Inf / Inf, and NaN everywhere.
 Silent when: a maximum is subtracted, or the argument is bounded (a cosine, a tanh, a negative distance).

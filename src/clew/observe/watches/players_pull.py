@@ -127,7 +127,7 @@ class PlayersPull(Watch):
     def read(self) -> Answer:
         known = [pair for pair in self.pairs.values() if pair.opposed + pair.together + pair.cut >= TURNS]
         if not known:
-            return Unclear("no generator and discriminator were seen to learn in turns")
+            return Unclear("no generator and discriminator that train alternately were seen")
         for pair in known:
             turns = pair.opposed + pair.together + pair.cut
             if pair.cut == turns:
