@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from test_rules import ALL as SNIPPETS
 from clew.lint.check import look
 from clew.lint.project import Project
 from clew.lint.registry import load
+from clew.lint.script import Hit, Script
 from conftest import Clew
 
 RULES = load()
@@ -50,6 +52,70 @@ FINE = {
     "cyclic": b"import torch\nx = y = 1\nwhile x:\n    x = y\n    y = x\nloss = torch.nn.CrossEntropyLoss()(x, y)\n",
     "own_base": b"import torch\nclass A(A):\n    pass\nclass B(B, A):\n    def forward(self):\n        return self()\n",
 }
+
+
+FAULT = "import torch.nn.functional as F\nloss = F.cross_entropy(F.softmax(logits, 1), y)  # café\n"
+UNREADABLE = {
+    "no_library": (b"def f(:\n    pass\n", "line 1"),
+    "library": (b"import torch\ndef f(:\n", "line 2"),
+    "utf16": (FAULT.encode("utf-16"), "UTF-16"),
+    "utf16_unmarked": (FAULT.encode("utf-16-le"), "null bytes"),
+    "undeclared": (FAULT.encode("latin-1"), "not"),
+    "late": (b"x = 1\ny = 2\n# coding: latin-1\n" + FAULT.encode("latin-1"), "line 5: not in utf-8"),
+    "unknown": (b"# coding: klingon\n" + FAULT.encode(), "klingon"),
+}
+ENCODED = {
+    "latin": ("# -*- coding: latin-1 -*-\n", "latin-1"),
+    "second_line": ("#!/usr/bin/env python\n# vim: set fileencoding=cp1252 :\n", "cp1252"),
+    "marked": ("", "utf-8-sig"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(UNREADABLE))
+def test_a_file_that_python_would_not_run_is_named_and_gives_two(lint: Clew, name: str) -> None:
+    data, part = UNREADABLE[name]
+    Path("odd.py").write_bytes(data)
+    said = lint("odd.py")
+    assert said.status == 2
+    assert part in said.err
+    Path("fault.py").write_text(FAULT)
+    assert lint("odd.py", "fault.py").status == 1
+
+
+@pytest.mark.parametrize("name", sorted(ENCODED))
+def test_a_declared_encoding_is_read_and_kept_by_fixes(lint: Clew, name: str) -> None:
+    head, encoding = ENCODED[name]
+    Path("a.py").write_bytes((head + "# café\n" + GOOD).encode(encoding))
+    assert "CLW215" in lint("a.py").out
+    assert lint("--fix", "a.py").status == 0
+    again = Path("a.py").read_bytes().decode(encoding)
+    assert "# café\n" in again
+    assert "model.eval()" in again
+
+
+@pytest.mark.parametrize(
+    "deep",
+    [
+        "total = " + " + ".join(["x"] * 2000),
+        "if x == 0:\n    pass\n" + "".join(f"elif x == {n}:\n    pass\n" for n in range(900)),
+    ],
+)
+def test_deep_code_hides_no_finding(lint: Clew, deep: str) -> None:
+    Path("a.py").write_text(FAULT + deep + "\n")
+    said = lint("a.py")
+    assert "CLW101" in said.out
+    assert said.err == ""
+
+
+def test_a_rule_that_fails_leaves_the_others_and_the_file() -> None:
+    def fails(script: Script) -> Iterator[Hit]:
+        yield from RULES["CLW101"].check(script)
+        raise RecursionError("too deep")
+
+    rules = {**RULES, "CLW101": RULES["CLW101"]._replace(check=fails)}
+    looked = look("a.py", FAULT.encode(), Project(["a.py"]), rules)
+    assert [one.rule for one in looked.findings] == ["CLW101"]
+    assert str(looked.trouble) == "a.py was checked in part: CLW101 failed on it: RecursionError too deep"
 
 
 @pytest.mark.parametrize("name", sorted(NASTY))

@@ -9,7 +9,7 @@ from clew.lint.fix import mend
 from clew.lint.model import Finding
 from clew.lint.registry import Rule, load
 from clew.lint.run import Result, run
-from clew.lint.source import decode, read_bytes
+from clew.lint.source import decode, encoding, read_bytes
 
 STDIN = "<stdin>"
 ROUNDS = 8
@@ -99,13 +99,15 @@ class Mended(NamedTuple):
 def mended(wish: Wish, unsafe: bool, write: bool) -> Mended:
     """Fix what can be fixed, again and again until nothing changes; with `write` the files are changed."""
     before: dict[str, str] = {}
+    encodings: dict[str, str] = {}
     given: dict[str, bytes] = {}
     count = 0
     looked = lint(wish)
     paths = sorted({finding.path for finding in looked.result.findings if finding.fix is not None})
     for path in paths:
         if not path.endswith(".ipynb"):
-            before[path] = decode(looked.given[path] if path in looked.given else read_bytes(path))
+            data = looked.given[path] if path in looked.given else read_bytes(path)
+            before[path], encodings[path] = decode(data), encoding(data)
     after = dict(before)
     for _ in range(ROUNDS):
         changed = False
@@ -114,7 +116,7 @@ def mended(wish: Wish, unsafe: bool, write: bool) -> Mended:
             text, done = mend(after[path], here, unsafe)
             if done:
                 after[path], changed = text, True
-                given[path] = text.encode("utf-8")
+                given[path] = text.encode(encodings[path])
                 count += len(done)
         if not changed:
             break
@@ -125,15 +127,15 @@ def mended(wish: Wish, unsafe: bool, write: bool) -> Mended:
     if write:
         for path, (_, text) in texts.items():
             if path not in looked.given:
-                replace(path, text)
+                replace(path, text, encodings[path])
     return Mended(texts, count, looked)
 
 
-def replace(path: str, text: str) -> None:
-    """Write a file in one go, with the line ends it had."""
+def replace(path: str, text: str, encoding: str) -> None:
+    """Write a file in one go, with the line ends and in the encoding that it had."""
     part = f"{path}.part-{os.getpid()}"
     try:
-        with open(part, "w", encoding="utf-8", newline="") as file:
+        with open(part, "w", encoding=encoding, newline="") as file:
             file.write(text)
         os.chmod(part, os.stat(path).st_mode)
         os.replace(part, path)

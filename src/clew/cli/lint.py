@@ -60,7 +60,7 @@ def act(options: Namespace) -> int:
     else:
         looked = lint.lint(wish)
     for trouble in looked.result.troubles:
-        print(f"clew: {trouble.path} was not checked: {trouble.why}.", file=sys.stderr)
+        print(f"clew: {trouble}.", file=sys.stderr)
     if options.write_baseline:
         from clew.records.exact import pretty
 
@@ -68,7 +68,9 @@ def act(options: Namespace) -> int:
         print(f"{len(looked.result.findings)} findings are recorded in {options.write_baseline}.")
         return 0
     output(options, looked, fixed)
-    return 1 if looked.result.findings else 0
+    if looked.result.findings:
+        return 1
+    return 2 if any(not trouble.partly for trouble in looked.result.troubles) else 0
 
 
 def wished(options: Namespace) -> lint.Wish:

@@ -10,7 +10,7 @@ from clew.lint.model import Finding, Related, Trouble
 from clew.lint.project import Project
 from clew.lint.registry import Rule
 from clew.lint.script import Hit, Script
-from clew.lint.source import Source, Unreadable, concerns, decode, read
+from clew.lint.source import Source, Unreadable, decode, read
 
 
 class Looked(NamedTuple):
@@ -26,8 +26,6 @@ class Looked(NamedTuple):
 
 def look(path: str, data: bytes, project: Project, rules: dict[str, Rule]) -> Looked:
     """Every finding in one file, before suppressions."""
-    if not concerns(data):
-        return Looked((), None)
     known = project.start(path)
     try:
         if known is not None:
@@ -43,7 +41,7 @@ def look(path: str, data: bytes, project: Project, rules: dict[str, Rule]) -> Lo
     project.keep(path, module, len(data))
     script = Script(module, project, source.text)
     findings: list[Finding] = []
-    trouble = None
+    failed: list[str] = []
     asked: set[str] = set()
     # Tests build small, odd models on purpose: what is only worth a look is not worth it there.
     for rule in rules.values():
@@ -51,13 +49,15 @@ def look(path: str, data: bytes, project: Project, rules: dict[str, Rule]) -> Lo
             continue
         asked.add(rule.cause)
         try:
-            found = [finding(rule, hit, module, script, source) for hit in rule.check(script)]
-            findings += found if not script.tests else [one for one in found if one.confidence != "look"]
+            for hit in rule.check(script):
+                one = finding(rule, hit, module, script, source)
+                findings += [] if script.tests and one.confidence == "look" else [one]
         except Exception as error:  # noqa: BLE001 - one rule that fails must not hide what the others find
-            trouble = Trouble(path, f"{rule.code} failed on it: {type(error).__name__} {error}".split("\n")[0])
+            failed.append(f"{rule.code} failed on it: {type(error).__name__} {error}".split("\n")[0])
     script.forget()
     findings = sorted(dict.fromkeys(findings), key=lambda one: (one.cell, one.line, one.column, one.rule))
     reads = tuple(sorted(project.touched - {os.path.abspath(path)}))
+    trouble = Trouble(path, "; ".join(failed), True) if failed else None
     return Looked(tuple(findings), trouble, reads, project.searched, tuple(sorted(asked)))
 
 

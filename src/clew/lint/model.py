@@ -50,7 +50,15 @@ class Finding(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A file that could not be looked at, and why."""
+    """A file that could not be looked at, and why; `partly` where only some rules could not."""
 
     path: str
     why: str
+    partly: bool = False
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} was checked in part: {self.why}"
+            if self.partly
+            else f"{self.path} was not checked: {self.why}"
+        )

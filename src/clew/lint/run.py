@@ -12,9 +12,11 @@ from clew.lint.files import Settings, matches
 from clew.lint.model import CONFIDENCES, Finding, Trouble
 from clew.lint.project import Project
 from clew.lint.registry import Rule, load
-from clew.lint.source import Unreadable, concerns, decode, notebook, read_bytes
+from clew.lint.source import Unreadable, concerns, decode, notebook, read, read_bytes
 from clew.lint.suppress import apply, suppressions
 
+DEEPEST = 8000
+"""Frames of Python: a sum of a thousand terms is a thousand calls deep."""
 # Below this many files starting other processes takes longer than the work.
 FEW = 150
 
@@ -82,6 +84,8 @@ def alone(missing: list[str], paths: list[str], given: dict[str, bytes]) -> Iter
     project = Project(paths)
     was_on = gc.isenabled()
     gc.disable()
+    deepest = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(deepest, DEEPEST))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -92,13 +96,23 @@ def alone(missing: list[str], paths: list[str], given: dict[str, bytes]) -> Iter
                     yield path, Looked((), Trouble(path, str(error)))
                     continue
                 if not concerns(data):
-                    yield path, Looked((), None)
+                    yield path, parsed(path, data)
                     continue
                 rules = rules if rules is not None else load()
                 yield path, look(path, data, project, rules)
     finally:
+        sys.setrecursionlimit(deepest)
         if was_on:
             gc.enable()
+
+
+def parsed(path: str, data: bytes) -> Looked:
+    """A file that mentions no library that the rules know: whether it is Python at all."""
+    try:
+        read(path, data)
+    except Unreadable as error:
+        return Looked((), Trouble(path, str(error)))
+    return Looked((), None)
 
 
 def chunk(task: tuple[list[str], list[str]]) -> list[tuple[str, Looked]]:

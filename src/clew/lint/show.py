@@ -64,12 +64,13 @@ def where(finding: Finding) -> str:
 
 
 def summary(result: Result) -> str:
-    seen = result.files - len(result.troubles)
+    unread = sum(not one.partly for one in result.troubles)
+    seen = result.files - unread
     files = f"{seen} file{'s' if seen != 1 else ''}"
     if not result.files:
         return "There is no Python file and no notebook to check."
-    if result.troubles:
-        files += f" ({len(result.troubles)} not checked)"
+    if unread:
+        files += f" ({unread} not checked)"
     if not result.findings:
         return f"Nothing found in {files}."
     counts = Counter(finding.confidence for finding in result.findings)

@@ -1,6 +1,8 @@
 """Reading a file: its text, its tree, or the one line that says why not. Notebooks become one text with a map back."""
 
 import ast
+import io
+import tokenize
 from typing import Any, NamedTuple
 
 from clew.reading import whole
@@ -59,10 +61,11 @@ def read(path: str, data: bytes) -> Source:
     if path.endswith(".ipynb"):
         text, cells = notebook(data)
         return Source(path, text, parse(text), cells)
-    return Source(path, decode(data), parse(data))
+    text = decode(data)
+    return Source(path, text, parse(text))
 
 
-def parse(source: str | bytes) -> ast.Module:
+def parse(source: str) -> ast.Module:
     try:
         return ast.parse(source)
     except SyntaxError as error:
@@ -74,17 +77,24 @@ def parse(source: str | bytes) -> ast.Module:
         raise Unreadable(str(error).split("\n")[0] or "it is not Python") from None
 
 
+def encoding(data: bytes) -> str:
+    """The encoding that a file declares, as PEP 263 has it."""
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in data:
+        raise Unreadable("it holds null bytes, as UTF-16 does, which Python does not run; save it as UTF-8")
+    try:
+        return tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+    except SyntaxError as error:
+        raise Unreadable(str(error.msg)) from None
+
+
 def decode(data: bytes) -> str:
     """The text, in the encoding that the file declares."""
-    text = data.decode("utf-8-sig", errors="replace")
-    for line in text.split("\n", 2)[:2]:
-        if line.startswith("#") and "coding" in line:
-            name = line.split("coding", 1)[1].lstrip(":= ").split(" ")[0].strip("-* \r")
-            try:
-                return data.decode(name or "utf-8", errors="replace")
-            except LookupError:
-                return text
-    return text
+    name = encoding(data)
+    try:
+        return data.decode(name)
+    except UnicodeError as error:
+        line = data.count(b"\n", 0, getattr(error, "start", 0)) + 1
+        raise Unreadable(f"line {line}: not in {name}, the encoding of the file; declare another one") from None
 
 
 def notebook(data: bytes) -> tuple[str, tuple[tuple[int, int], ...]]:
