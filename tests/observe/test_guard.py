@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from launching import clew_run, script
 
 from clew.observe.hooks import watching
 from clew.observe.watch import Answer, Backward, Watch
@@ -100,3 +101,48 @@ def test_control_c_while_a_watch_looks_reaches_the_script(tmp_path: Path) -> Non
     signal.signal(signal.SIGINT, signal.default_int_handler)
     with watching(tmp_path, [watch_with(after_backward=rings)]), pytest.raises(KeyboardInterrupt):
         train()
+
+
+TRAINS = "import torch\nmodel = torch.nn.Linear(2, 2)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+SCRIPTS = (
+    "class Net(torch.nn.Module):\n    def forward(self, x):\n        return no_such_name(x)\ntorch.jit.script(Net())\n"
+)
+SHAPES = "torch.nn.functional.cross_entropy(model(torch.zeros(3, 2)), torch.zeros(4, dtype=torch.long))\n"
+INSIDE = "from clew.observe.recorder import Recorder\nRecorder.checkpoint(None)\n"
+WRAPPED = """
+from clew.observe.recorder import Recorder
+try:
+    Recorder.checkpoint(None)
+except AttributeError as error:
+    raise KeyError from error
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        (TRAINS + SCRIPTS, "torch.jit.script failed with RuntimeError while clew's instruments were around it"),
+        (TRAINS + INSIDE, "AttributeError came up in clew's own code (recorder.py)"),
+        (TRAINS + WRAPPED, "AttributeError came up in clew's own code (recorder.py)"),
+        (TRAINS + SHAPES, ""),
+        (TRAINS + "optimizer.zero_grad(3, 4)\n", ""),
+        (TRAINS + "print(1 / 0)\n", ""),
+    ],
+    ids=["scripted", "inside", "a cause", "shapes", "arguments", "the script's"],
+)
+def test_an_error_that_may_be_clews_is_said_first(tmp_path: Path, text: str, own: str) -> None:
+    ran = clew_run(tmp_path, script(tmp_path, text))
+    assert ran.status == 1
+    first = " ".join(ran.out.split("undecided" if "undecided" in ran.out else "NOTHING FOUND", 1)[-1].split())
+    said = "Without instruments: clew run --no-instruments train.py" in first
+    assert said == bool(own), ran.out
+    assert not own or own in first.partition("Seen")[0], ran.out
+
+
+def test_without_instruments_a_run_is_only_kept(tmp_path: Path) -> None:
+    ran = clew_run(tmp_path, "--no-instruments", script(tmp_path, TRAINS + "print(torch.softmax.__class__.__name__)\n"))
+    assert ran.out.startswith("builtin_function_or_method\n")
+    assert ran.status == 0
+    assert "nothing was measured" in " ".join(ran.out.split())
+    (kept,) = (tmp_path / "kept" / "runs").glob("*/output.jsonl")
+    assert "builtin_function" in kept.read_text()

@@ -1,6 +1,8 @@
 """Running a script under observation and saying what was seen."""
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -69,6 +71,7 @@ class Options(NamedTuple):
     exams: bool = True
     budget: float = BUDGET
     keep_capture: bool = False
+    instruments: bool = True
 
 
 def run(words: list[str], module: str, launcher: bool, options: Options) -> Done:
@@ -79,7 +82,7 @@ def run(words: list[str], module: str, launcher: bool, options: Options) -> Done
     held = runs.begin(command, ".", script)
     tick = CluesSoFar(held.folder) if options.progress else None
     capture = options.exams or options.keep_capture
-    ended = launch(command, held.folder, options.steps, options.sample, tick, capture)
+    ended = launch(command, held.folder, options.steps, options.sample, tick, capture, options.instruments)
     sweep(held.folder)
     parts = processes(held.folder)
     if parts:
@@ -100,7 +103,7 @@ def run(words: list[str], module: str, launcher: bool, options: Options) -> Done
         done = done._replace(exams=found, seen=seen_in(parts, held, script, domain, more))
     if not options.keep_capture:
         forget(held)
-    done = done._replace(seen=_sobered(done))
+    done = done._replace(seen=_sobered(done, options.instruments))
     keep(done)
     return done
 
@@ -126,9 +129,17 @@ def witnessed(seen: CaseView) -> bool:
     return any(seen.counted[index].clue.source != "lint" for item in seen.weighing.findings for index in item.clues)
 
 
-def _sobered(done: Done) -> CaseView:
+def _sobered(done: Done, instruments: bool) -> CaseView:
     """A run that made no step, or that an error ended, has not shown that it is healthy."""
+    if not instruments:
+        says = "The script ran without instruments: its code, settings and output were kept, and nothing was measured."
+        return done.seen._replace(verdict=Verdict("undecided", says))
     steps = steps_of(done.parts)
+    for name in sorted(os.listdir(done.run.folder)):
+        if name.startswith("own-"):
+            with open(done.run.path(name), encoding="utf-8") as file:
+                says = f"{file.read()}, so the error may be clew's. Without instruments: {_bare(done.command)}"
+            return done.seen._replace(verdict=Verdict("undecided", says))
     if done.seen.verdict.word != "healthy" or (steps and (not done.ended.status or done.ended.signal)):
         return done.seen
     if not steps:
@@ -136,6 +147,11 @@ def _sobered(done: Done) -> CaseView:
     else:
         says = f"Nothing odd was seen before the script ended with status {done.ended.status} after {steps} steps."
     return done.seen._replace(verdict=Verdict("undecided", says))
+
+
+def _bare(command: list[str]) -> str:
+    words = command[1:] if command[0] == sys.executable else ["--", *command]
+    return shlex.join(["clew", "run", "--no-instruments", *words])
 
 
 def keep(done: Done) -> None:

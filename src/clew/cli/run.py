@@ -33,6 +33,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument("--no-exams", action="store_true", help="only observe: run no exams on the captured step")
     parser.add_argument("--budget", default="60s", metavar="TIME", help="time for exams after the run (60s, 2m)")
     parser.add_argument("--keep-capture", action="store_true", help="keep the captured step for clew exam RUN")
+    parser.add_argument("--no-instruments", action="store_true", help="only archive: is an error the script's own?")
     parser.add_argument("--all", action="store_true", help="list every check: passed, failed or not run")
     parser.add_argument("--quiet", action="store_true", help="print no progress and no report")
     json_argument(parser)
@@ -65,6 +66,7 @@ def act(options: Namespace) -> int:
         not options.no_exams,
         seconds_of(options.budget),
         options.keep_capture,
+        not options.no_instruments,
     )
     done = run.run(words, module, launcher, how)
     if not options.quiet:

@@ -1,14 +1,19 @@
-"""Which exceptions are the script's, although they came up inside of an instrument."""
+"""Which exceptions are the script's, although they came up inside of an instrument, and which are clew's."""
 
 from __future__ import annotations
 
 import functools
 import opcode
+import os
 import signal
+import traceback
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
+from clew.observe.places import is_users
+
+HERE = os.path.dirname(os.path.abspath(__file__))
 RAISING = tuple(opcode.opmap[name] for name in ("RAISE_VARARGS", "RERAISE"))
 
 
@@ -40,3 +45,25 @@ def _handlers() -> Iterator[CodeType]:
             code = getattr(held, "__code__", None)
             if code is not None:
                 yield code
+
+
+_disturbed: list[tuple[int, str, str]] = []
+
+
+def disturbs(error: BaseException, what: str) -> None:
+    """Note that an error came out of a call that sees more of clew than its arguments: frames, or what was replaced."""
+    _disturbed[:] = [(id(error), repr(type(error)), what)]
+
+
+def own_part(error: BaseException | None) -> str:
+    """What of clew took part in an exception; nothing where the script would have met it alone."""
+    while error is not None:
+        files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+        own = [os.path.basename(file) for file in files if file.startswith(os.path.join(HERE, "watches"))]
+        if own or (files and files[-1].startswith(HERE + os.sep)):
+            return f"{type(error).__name__} came up in clew's own code ({(own or [os.path.basename(files[-1])])[-1]})"
+        for key, kind, what in _disturbed:
+            if (key, kind) == (id(error), repr(type(error))) and not (files and is_users(files[-1])):
+                return f"{what} failed with {type(error).__name__} while clew's instruments were around it"
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return ""

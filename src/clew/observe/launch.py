@@ -46,7 +46,9 @@ def command_for(words: list[str], module: str = "", launcher: bool = False) -> l
     return [sys.executable, *words]
 
 
-def environment(folder: str, steps: int, sample: str, progress: bool = False, capture: bool = False) -> dict[str, str]:
+def environment(
+    folder: str, steps: int, sample: str, progress: bool = False, capture: bool = False, instruments: bool = True
+) -> dict[str, str]:
     """The environment of the command: as it is, with the way into the process in front of the path."""
     held = dict(os.environ)
     path = held.get("PYTHONPATH")
@@ -58,6 +60,7 @@ def environment(folder: str, steps: int, sample: str, progress: bool = False, ca
     held["CLEW_SAMPLE"] = sample
     held["CLEW_PROGRESS"] = "1" if progress else ""
     held["CLEW_CAPTURE"] = "1" if capture else ""
+    held["CLEW_INSTRUMENTS"] = "1" if instruments else "0"
     return held
 
 
@@ -68,12 +71,15 @@ def launch(
     sample: str = "auto",
     tick: Callable[[], None] | None = None,
     capture: bool = False,
+    instruments: bool = True,
 ) -> Ended:
     """Run the command to its end. Ctrl-C reaches it as usual; clew itself stays to report. With `tick`, which is called
     twice a second, the observed process shows its progress; with `capture` it keeps a training step for exams."""
     started = time.monotonic()
     try:
-        child = subprocess.Popen(command, env=environment(folder, steps, sample, tick is not None, capture))
+        child = subprocess.Popen(
+            command, env=environment(folder, steps, sample, tick is not None, capture, instruments)
+        )
     except OSError as error:
         raise ClewError(f"cannot run {command[0]}: {error.strerror}.") from error
 

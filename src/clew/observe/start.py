@@ -22,7 +22,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from clew.observe import files
-from clew.observe.guard import release
+from clew.observe.guard import own_part, release
 from clew.observe.output import OutputCopy
 from clew.observe.patches import unframe
 
@@ -174,6 +174,10 @@ class Session:
             self.copy.flush()
             self.write_sources()
             self.write_files()
+            own = own_part(getattr(sys, "last_value", None))
+            if own:
+                with open(os.path.join(self.folder, f"own-{self.pid}"), "w", encoding="utf-8") as file:
+                    file.write(own)
             if recorder is not None and (recorder.step or not self.forked):
                 recorder.settle(False)
                 recorder.checkpoint(final=True)
@@ -240,9 +244,10 @@ def _forked_by_a_loader() -> bool:
 def begin(folder: str) -> Session:
     """Called once per process, before the script's first import."""
     session = Session(folder)
-    with suppress(Exception):
-        files.install()
-    sys.meta_path.insert(0, AfterImport(WAITED_FOR, session.imported))
+    if os.environ.get("CLEW_INSTRUMENTS") != "0":
+        with suppress(Exception):
+            files.install()
+        sys.meta_path.insert(0, AfterImport(WAITED_FOR, session.imported))
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         if stream is not None:
             session.copy.attach(name, stream)

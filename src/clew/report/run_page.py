@@ -78,7 +78,7 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
 def body(seen: CaseView, facts: RunFacts, page: Page, everything: bool) -> "Looked":
     """From the verdict's sentence to what could not be looked at: the same for every command that looked at a run."""
     verdict, looked = seen.verdict, _looked(seen)
-    if not seen.weighing.findings and (verdict.word != "healthy" or looked.seen):
+    if verdict.word == "undecided" or (not seen.weighing.findings and (verdict.word != "healthy" or looked.seen)):
         page.say(verdict.says)
     findings(seen, facts, page)
     if seen.weighing.findings:

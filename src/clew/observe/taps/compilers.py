@@ -7,6 +7,7 @@ import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from clew.observe.guard import disturbs
 from clew.observe.patches import hide, unframe
 from clew.observe.places import users_place
 
@@ -25,6 +26,7 @@ def install(hooks: Hooks, torch: Any) -> None:
                     known()
                 made = original(*args, **kwargs)
             except BaseException as error:
+                disturbs(error, "torch.compile")
                 unframe(error)
                 raise
             given = args[0] if args else kwargs.get("model")
@@ -42,7 +44,7 @@ def install(hooks: Hooks, torch: Any) -> None:
 
     hooks.patches.replace(torch, "compile", make_compile)
 
-    def make_traced(original: Any) -> Any:
+    def make_traced(what: str, original: Any) -> Any:
         looks_up = "_frames_up" in inspect.signature(original).parameters
 
         def traced(*args: Any, **kwargs: Any) -> Any:
@@ -53,6 +55,7 @@ def install(hooks: Hooks, torch: Any) -> None:
                 with hooks.patches.away(everywhere=True):
                     return original(*args, **kwargs)
             except BaseException as error:
+                disturbs(error, what)
                 unframe(error)
                 raise
             finally:
@@ -67,7 +70,7 @@ def install(hooks: Hooks, torch: Any) -> None:
         (torch.fx.Tracer, "trace"),
         (torch.export, "export"),
     ):
-        hooks.patches.replace(owner, name, make_traced)
+        hooks.patches.replace(owner, name, functools.partial(make_traced, f"{owner.__name__}.{name}"))
 
 
 def _compiled_modules(hooks: Hooks, kind: type) -> None:
@@ -84,6 +87,7 @@ def _compiled_modules(hooks: Hooks, kind: type) -> None:
             try:
                 result = original(module, *args, **kwargs)
             except BaseException as error:
+                disturbs(error, "compiled code")
                 unframe(error)
                 raise
             finally:
@@ -110,6 +114,7 @@ def _compiled_function(hooks: Hooks, given: Any, made: Any) -> Any:
         try:
             result = made(*args, **kwargs)
         except BaseException as error:
+            disturbs(error, "compiled code")
             unframe(error)
             raise
         finally:

@@ -67,7 +67,11 @@ def _makers(hooks: Hooks, torch: Any) -> None:
 
     def make_zero(original: Any) -> Any:
         def zero_grad(owner: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(owner, *args, **kwargs)
+            try:
+                result = original(owner, *args, **kwargs)
+            except BaseException as error:
+                unframe(error)
+                raise
             if not (recorder.busy or compiling()):
                 hooks.tell_optimizer("zero_grad", owner)
             return result
