@@ -109,6 +109,31 @@ def test_made_logs_that_are_not(log: Clew, kind: str) -> None:
     assert status == 1
 
 
+def test_textbook_overfitting_is_called_that(log: Clew) -> None:
+    rows = [(2.2 * math.exp(-e / 6) + 0.02, 1.9 * math.exp(-e / 3) + 0.9 + 0.035 * max(0, e - 6)) for e in range(1, 31)]
+    text = "".join(f"epoch {e} train_loss {own:.4f} val_loss {held:.4f}\n" for e, (own, held) in enumerate(rows, 1))
+    Path("a.log").write_text(text)
+    said = log("a.log")
+    assert "(none.overfitting)." in " ".join(said.out.split("Seen")[0].split())
+    assert "(none.overfitting)" in said.out.split("Possible causes")[1].splitlines()[2]
+
+
+def test_a_nan_after_rising_losses_ranks_the_rate_and_explosion_first(log: Clew) -> None:
+    losses = [1.72, 1.64, 1.56, 1.48, 1.4, 1.85, 2.3, 3.2, 5.0, 8.6, 15.8, 30.2]
+    rows = [f"epoch {e} loss {value}\n" for e, value in enumerate([*losses, *["nan"] * 6], 1)]
+    Path("a.log").write_text("".join(rows))
+    _, table, _ = outcomes(log, "a.log")
+    causes = table["causes"]
+    assert isinstance(causes, list)
+    faults = [cause["id"] for cause in causes if not cause["id"].startswith("none.")]
+    assert set(faults[:2]) == {"hp.lr_too_high", "arch.exploding_gradient"}
+    Path("b.log").write_text("".join(f"epoch {e} loss {2.3 * 0.8**e if e < 13 else math.nan}\n" for e in range(1, 18)))
+    _, table, _ = outcomes(log, "b.log")
+    causes = table["causes"]
+    assert isinstance(causes, list)
+    assert causes[0]["id"] == "data.nonfinite", "no climb: a value broke it"
+
+
 def test_json_follows_the_contract(log: Clew) -> None:
     _, table, _ = outcomes(log, str(LOGS / "nanogpt_nan.log"))
     assert table["schema"] == "clew/1"

@@ -255,6 +255,44 @@ def test_validation_beside_training() -> None:
     assert outcome("val_erratic", _run(jumpy, jumpy, accuracy)["val_erratic"]) in ("absent", "unclear")
 
 
+def test_overfitting_turns_the_validation_loss() -> None:
+    def metric(t: float) -> float:
+        return 0.1 + 0.8 * t
+
+    turned = _run(falls, lambda t: falls(t) + max(0.0, t - 0.3), metric)
+    assert outcome("val_turns_up", turned["val_turns_up"]) == "turns"
+    for held_out in (falls, lambda t: falls(t) + 0.4, lambda t: 1.0 + 0.5 * t):
+        assert outcome("val_turns_up", _run(falls, held_out, metric)["val_turns_up"]) == "no"
+    both = _run(lambda t: falls(t) + max(0.0, t - 0.3), lambda t: falls(t) + max(0.0, t - 0.3), metric)
+    assert outcome("val_turns_up", both["val_turns_up"]) == "no", "the training loss rises too"
+
+
+@pytest.mark.parametrize(("trained", "validated", "expected"), [(0.86, 0.39, "val_much_worse"), (0.86, 0.8, "alike")])
+def test_a_gap_between_metrics_counts_where_no_validation_loss_was_recorded(
+    trained: float, validated: float, expected: str
+) -> None:
+    made = {
+        "train_loss": series("train_loss", [falls(n / 20) for n in range(20)]),
+        "train_acc": series("train_acc", [trained - 0.5 / (n + 1) for n in range(20)]),
+        "val_acc": series("val_acc", [validated - 0.2 / (n + 1) for n in range(20)]),
+    }
+    assert outcome("train_val_gap", read_curves(made, per_epoch=True)["train_val_gap"]) == expected
+    del made["train_acc"]
+    assert isinstance(read_curves(made, per_epoch=True)["train_val_gap"], Unclear)
+
+
+def test_how_the_loss_broke() -> None:
+    climbs = [1.7 - 0.08 * n for n in range(5)] + [1.4 + 0.5 * 2**n for n in range(7)]
+    ordinary = [falls(n / 12) for n in range(12)]
+    for values, expected in ((climbs, "climbs"), (ordinary, "suddenly"), (climbs[:4], "unclear")):
+        held = {"loss": series("loss", [*values, math.nan, math.nan])}
+        assert outcome("nonfinite_onset", read_curves(held, per_epoch=True)["nonfinite_onset"]) == expected
+    held = {"loss": series("loss", [*climbs, math.nan]), "val_loss": series("val_loss", [2 * v for v in climbs])}
+    assert isinstance(read_curves(held, per_epoch=True)["train_val_gap"], Unclear), "the gap of a loss that diverged"
+    assert outcome("loss_diverges", read_curves(held, per_epoch=True)["loss_diverges"]) == "after_falling"
+    assert outcome("nonfinite_onset", read_curves({"loss": series("loss", ordinary)})["nonfinite_onset"]) == "absent"
+
+
 def test_metric_beside_loss() -> None:
     chance = _run(falls, falls, lambda t: 0.1 + 0.004 * math.sin(40 * t))
     assert outcome("metric_at_chance", chance["metric_at_chance"]) == "at_chance"

@@ -363,6 +363,8 @@ LINES = [
     ("[{}]\ttrain-rmse:{}", "train-rmse"),
     ("{}:\tlearn: {}\ttotal: 50ms", "learn"),
     ("INFO:root:step {} finished with loss {}", "loss"),
+    ("INFO step={} loss={}", "loss"),
+    ("2026-01-01 10:00:01,123 - trainer - INFO step={} WARNING loss={}", "loss"),
     ("2024-05-01 12:00:01,123 - INFO - Step [{}/600], Loss: {}", "Loss"),
     ("step {} loss: tensor({}, device='cuda:0', grad_fn=<NllLossBackward0>)", "loss"),
     ("step {} loss: np.float64({})", "loss"),

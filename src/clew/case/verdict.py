@@ -56,6 +56,8 @@ def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
     if seen and not (lead.cause == "none.healthy" and _sound(knowledge, weighing) and len(passed) >= ENOUGH):
         if stands_out:
             return Verdict("suspect", "Your own explanation leads by its prior; no observation supports it yet.")
+        if is_null(knowledge, lead.cause) and lead.cause != "none.healthy":
+            return Verdict("suspect", f"Most likely {knowledge.causes[lead.cause].gloss} ({lead.cause}).")
         if lead.credence > LOCALISED:
             return Verdict("suspect", "The symptoms may well be harmless.")
         return Verdict("suspect", "There are symptoms of a fault, and no single cause stands out yet.")

@@ -2,16 +2,14 @@
 
 from typing import NamedTuple
 
-from clew.case.conduct import is_null
+from clew.report.run_page import possible
 from clew.report.terminal import VERDICT_COLOURS, next_tests, sentence
-from clew.report.text import BOLD, DIM, Page, number, percent
-from clew.report.view import LEAST_PULL, CaseView
+from clew.report.text import BOLD, DIM, Page, number
+from clew.report.view import CaseView
 
-SHOWN = 3
 MOST_NAMES = 12
 LONGEST_NAME = 26
 UNUSED = ("other", "timing")
-WORTH_REFUTING = 0.05
 
 
 class LogLine(NamedTuple):
@@ -66,8 +64,8 @@ def log_page(seen: CaseView, facts: LogFacts, page: Page) -> Page:
         page.head("Seen")
         for text in groups.seen:
             page.say(text, 2, "- ")
-    if verdict.word in ("suspect", "fault"):
-        _hypotheses(seen, page)
+    if verdict.word != "healthy" and groups.seen:
+        possible(seen, page)
         next_tests(seen, page, most=2)
         page.line()
         page.say("A log shows that something is wrong, seldom where: `clew run SCRIPT` looks inside.")
@@ -126,25 +124,3 @@ def _groups(seen: CaseView) -> _Groups:
         else:
             groups.unclear.setdefault(clue.why, []).append(clue.test)
     return groups
-
-
-def _hypotheses(seen: CaseView, page: Page) -> None:
-    """The likeliest faults, and how likely it is that there is none."""
-    page.head("Possible causes (inferred)")
-    faults = [share for share in seen.weighing.shares if not is_null(seen.knowledge, share.cause)]
-    for share in faults[:SHOWN]:
-        cause = seen.knowledge.causes[share.cause]
-        page.say(f"{share.cause}: {cause.gloss}.", 2, f"{percent(share.credence):>5}  ")
-        pulls = [pull for pull in seen.weighing.pulls(share.cause) if abs(pull.bits) > LEAST_PULL][:4]
-        for label, wanted in (("for it: ", 1), ("against it: ", -1)):
-            named = [seen.weighing.clues[pull.clue] for pull in pulls if pull.bits * wanted > 0]
-            if named:
-                page.say(", ".join(f"{held.test} {held.outcome}" for held in named), 9, label, DIM)
-        if share is faults[0] or share.credence >= WORTH_REFUTING:
-            page.say(cause.refute, 9, "wrong if: ", DIM)
-    rest = sum(share.credence for share in faults[SHOWN:])
-    page.say(f"the other {len(faults) - SHOWN} faults together.", 2, f"{percent(rest):>5}  ")
-    nulls = [share for share in seen.weighing.shares if is_null(seen.knowledge, share.cause)]
-    causes = ", ".join(f"{share.cause} {percent(share.credence)}" for share in nulls[:SHOWN])
-    page.say(f"no fault: {causes}.", 2, f"{percent(sum(share.credence for share in nulls)):>5}  ")
-    page.say("a cause that clew does not know.", 2, f"{percent(seen.weighing.unknown):>5}  ")

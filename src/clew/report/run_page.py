@@ -86,7 +86,7 @@ def body(seen: CaseView, facts: RunFacts, page: Page, everything: bool) -> "Look
     else:
         _signs(looked, page)
         if verdict.word != "healthy" and looked.seen:
-            _hypotheses(seen, page)
+            possible(seen, page)
             next_tests(seen, page, most=2)
     if everything:
         _checked(looked, facts, page)
@@ -184,7 +184,8 @@ def _quote(place: Place, page: Page) -> None:
         page.line(f"  {' ' * len(label)}{page.paint('~' * len(text), RED)}")
 
 
-def _hypotheses(seen: CaseView, page: Page) -> None:
+def possible(seen: CaseView, page: Page) -> None:
+    """The causes worth a line, with what speaks for and against them and what would refute them."""
     held = guesses(seen)[:SHOWN]
     if held:
         page.head("Possible causes")

@@ -6,6 +6,7 @@ Every reader returns the number that the scale of its test asks for, or an outco
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -85,6 +86,23 @@ def loss_nonfinite(losses: Sequence[Shape]) -> Answer:
     return Reading(nonfinite_share=share, first_step=min(steps)) if steps else Reading(nonfinite_share=share)
 
 
+def nonfinite_onset(loss: Shape) -> Answer:
+    """Whether the loss climbed over several points before the first one that is not finite."""
+    broke = math.inf if loss.first_bad is None else loss.first_bad
+    before = [value for step, value in zip(loss.steps, loss.values, strict=True) if step < broke]
+    if len(before) < 6:
+        return Unclear(f"{len(before)} finite losses come before the first NaN; six are needed")
+    if loss.first_bad is None:
+        return Seen("absent")
+    if loss.signed:
+        return Unclear("the loss starts at or around zero, so a ratio to its lowest level is meaningless")
+    tail = before[-max(3, len(before) // 10) :]
+    lowest = min(smooth.running_median(before, 1 if loss.per_epoch else 5))
+    climb = smooth.median(tail) / lowest if lowest > 0 else 1.0
+    climbs = climb > 1.5 and smooth.rank_trend(before[-max(5, len(tail)) :]) > 0.6
+    return Seen("climbs" if climbs else "suddenly", last_over_lowest=climb, first_step=loss.first_bad)
+
+
 def loss_stuck_from_start(loss: Shape) -> Answer:
     if too_short := _too_short(loss, points=20, span=100):
         return too_short
@@ -105,7 +123,8 @@ def loss_diverges(loss: Shape) -> Answer:
     low = smooth.quantile(late, 0.25)
     margin = 4 * max(loss.start_error, loss.course_error)
     before = loss.values[: -len(late)]
-    lowest = min(smooth.blocks(before, max(1, min(len(loss.course), len(before) // 10))), default=loss.start)
+    parts = len(before) if loss.per_epoch else max(1, min(len(loss.course), len(before) // 10))
+    lowest = min(smooth.blocks(before, parts), default=loss.start)
     fell = lowest < 0.9 * loss.start - margin
     if 0 < 10 * max(loss.values[:2]) < low and not fell:  # tenfold is beyond any noise, and noise is hard to tell here
         return Seen("at_once", late_over_start=low / max(loss.values[:2]))
@@ -247,6 +266,7 @@ READERS = {
     "loss_diverges": loss_diverges,
     "loss_oscillates": loss_oscillates,
     "loss_rises": loss_rises,
+    "nonfinite_onset": nonfinite_onset,
     "loss_plateau": loss_plateau,
     "loss_spike_at_start": loss_spike_at_start,
 }

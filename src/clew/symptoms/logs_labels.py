@@ -11,6 +11,7 @@ _UNIT = re.compile(r"\s?\([A-Za-z%/ ]{1,12}\)$")
 _CUT = re.compile(r"[,;|\t\[\](){}]|\s-+>?\s|\s{2,}|=>|\.\s")
 _CELL = re.compile(r"\|?\s*([\w/ .@()-]{0,60}[A-Za-z][\w/ .@()-]{0,60}?)\s*\|")
 _ALONE = re.compile(r"(?<![\w/.-])[A-Za-z]+(?![\w/-])")
+_LEVEL = re.compile(r"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL)\s+(?=\S)")
 _BEFORE_COUNTER = {"at", "after", "on", "for", "in"}
 _MODIFIERS = {
     *SPLITS,
@@ -102,6 +103,7 @@ def _known_end(parts: list[str]) -> str:
 
 
 def _named(text: str, split: str, explicit: bool) -> Label:
+    text = text[found.end() :] if (found := _LEVEL.match(text)) else text
     if not re.search(r"[^\W\d_]", text):
         return Label(split=split)
     counts = _counter(text)

@@ -45,7 +45,8 @@ def read_pairs(
     metric = main_metric(series)
     no_metric = Unclear("no metric was recorded")
     return {
-        "train_val_gap": train_val_gap(loss, held_out) if held_out else Unclear(why),
+        "train_val_gap": train_val_gap(loss, held_out) if held_out else metric_gap(series, metric) or Unclear(why),
+        "val_turns_up": val_turns_up(loss, held_out) if held_out else Unclear(why),
         "val_erratic": val_erratic(loss, held_out) if held_out else Unclear(why),
         "metric_at_chance": metric_at_chance(metric, chance, constant) if metric else no_metric,
         "metric_vs_loss": metric_vs_loss(metric, loss) if metric else no_metric,
@@ -84,7 +85,41 @@ def train_val_gap(loss: Shape | None, held_out: Shape) -> Answer:
     gaps = [value - _around(loss, step) for step, value in late]
     if _error(loss) / len(gaps) ** 0.5 > 0.06 * loss.start:
         return Unclear("the training loss is too noisy to compare the validation loss with it")
-    return Reading(gap_over_start=smooth.median(gaps) / loss.start, evaluations=len(gaps))
+    gap = smooth.median(gaps) / loss.start
+    if abs(gap) > 0.1 and (loss.ends_bad or smooth.median(loss.late()) > 1.5 * loss.start):
+        return Unclear("the training loss diverged, so a gap to it is meaningless")
+    return Reading(gap_over_start=gap, evaluations=len(gaps))
+
+
+def metric_gap(series: Mapping[str, Series], metric: Metric | None) -> Answer | None:
+    """The same of a metric that was recorded for both sets: how far validation falls short, as a share of the best."""
+    if metric is None or not metric.held_out or not metric.rises:
+        return None
+    own = [held for name, held in series.items() if (said := kind(name)).metric == metric.word and not said.held_out]
+    values = [value for held in own for value in held.values if math.isfinite(value)]
+    if len(own) != 1 or len(values) < 3 or len(metric.curve.values) < 3 or max(values) > metric.best:
+        return None
+    late = (smooth.median(part[-max(1, len(part) // 3) :]) for part in (values, metric.curve.values))
+    trained, validated = late
+    return Reading(gap_over_start=(trained - validated) / metric.best, train=trained, validation=validated)
+
+
+def val_turns_up(loss: Shape | None, held_out: Shape) -> Answer:
+    """Whether the validation loss falls and then rises while the training loss goes on falling."""
+    values = held_out.values
+    if loss is None or loss.signed or len(values) < 6:
+        return Unclear(f"a training loss with a stable level and six evaluations are needed; there are {len(values)}")
+    low = min(range(len(values)), key=values.__getitem__)
+    last = max(1, len(values) // 4)
+    fall, rise = max(values[0], loss.start) - values[low], smooth.median(values[-last:]) - values[low]
+    trained = _around(loss, held_out.steps[low]) - _around(loss, held_out.steps[-1])
+    turns = (
+        low < len(values) - last
+        and fall > 0.1 * loss.start
+        and rise > max(0.1 * loss.start, 3 * smooth.noise(values) / last**0.5)
+        and trained > max(0.02 * loss.start, 2 * _error(loss))
+    )
+    return Seen("turns" if turns else "no", lowest_at=held_out.steps[low], rise_over_start=rise / loss.start)
 
 
 def val_erratic(loss: Shape | None, held_out: Shape) -> Answer:
