@@ -1,10 +1,12 @@
 """The case: opening it, adding to it, weighing it, closing it."""
 
 import os
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from clew.app.known import known_domain, known_test
 from clew.case import log, store
+from clew.case.choose import AtHand
 from clew.case.weigh import on_scale
 from clew.errors import ClewError, did_you_mean
 from clew.knowledge.base import load
@@ -24,6 +26,16 @@ class Options(NamedTuple):
     says: str = ""
     reproduce: str = ""
     why: str = ""
+
+
+class RunLine(NamedTuple):
+    """A run of the archive as a line of the work log."""
+
+    id: str
+    at: str
+    command: str
+    running: bool
+    told: str
 
 
 NOTHING = Options()
@@ -50,6 +62,100 @@ def add_clue(name: str, test: str, outcome: str = "", options: Options = NOTHING
         data["code"] = code_digest(case.script)
     number = log.append(case.folder, "clue", data)
     return number, store.load(case.folder)
+
+
+def add_clues(name: str, clues: Iterable[Clue], run: str = "") -> tuple[int, Case]:
+    """Record what instruments showed, each observation once, with the code that it was seen on: that of the run, or
+    the script as it is now. What they could not tell is left out."""
+    case = open_case(name)
+    code = ""
+    if case.script and run:
+        code = _code_of(run, case)
+    elif case.script and os.path.exists(case.script):
+        code = code_digest(case.script)
+    known = {(held.clue.test, held.clue.outcome, held.code) for held in case.clues if not held.retracted}
+    tests = load().tests
+    entries: list[tuple[str, dict[str, Any]]] = [
+        ("clue", {"clue": clue.to_json(), "run": run, **({"code": code} if code else {})})
+        for clue in clues
+        if clue.test in tests and clue.outcome != UNCLEAR and (clue.test, clue.outcome, code) not in known
+    ]
+    if entries:
+        log.append_all(case.folder, entries)
+    return len(entries), store.load(case.folder)
+
+
+def add_run(name: str, run: str) -> tuple[int, Case]:
+    """Record what a run of the archive showed, on the code that it ran."""
+    from clew.app import runs
+
+    case = open_case(name)
+    inside = runs.look(run)
+    clues, _ = runs.checked(inside)
+    return add_clues(case.folder, clues, inside.record.run.id)
+
+
+def _code_of(name: str, case: Case) -> str:
+    """The digest of a case's script as a run had it; "" where the run did not keep it."""
+    from clew.archive import code, runs
+
+    run = runs.find(name)
+    for item in code.read(run):
+        if os.path.realpath(item.path) == os.path.realpath(case.script):
+            return digest_of(code.fetch(run, item), case.script)
+    return ""
+
+
+def runs_of(case: Case) -> list[RunLine]:
+    """The runs of the archive that belong to a case: those that gave it clues, and those of its script since it was
+    opened."""
+    from clew.archive import runs
+    from clew.archive.files import read_table
+    from clew.archive.model import REPORT
+
+    linked = {str(entry.data.get("run", "")) for entry in case.entries if entry.kind == "clue"}
+    own = os.path.realpath(case.script) if case.script else None
+    found = []
+    for record in runs.all_runs().records:
+        since = record.started >= case.opened_at.rstrip("Z")
+        of_script = own == os.path.realpath(os.path.join(record.cwd, record.script)) if own and record.script else False
+        if record.run.id not in linked and not (of_script and since):
+            continue
+        words = record.command[record.command.index(record.script) :] if record.script in record.command else ()
+        lead = ""
+        try:
+            causes = read_table(record.run.path(REPORT))["causes"] if record.end else []
+            lead = next((row["id"] for row in causes if row["kind"] == "finding"), "")
+        except (ClewError, KeyError, TypeError):
+            lead = ""  # a run that was killed has no report
+        end = record.end
+        told = f"{record.verdict or 'no verdict'}{f', {lead}' if lead else ''}, {end.steps} steps" if end else ""
+        at = record.started[5:16].replace("T", " ")
+        command = " ".join(words or record.command)
+        found.append(RunLine(record.run.id, at, command, record.state == "running", told or record.state))
+    return found
+
+
+def at_hand(case: Case) -> AtHand | None:
+    """The latest run of a case's script, or, where it names none, the latest run there is."""
+    from clew.archive import runs
+    from clew.archive.files import read_table
+    from clew.archive.model import REPORT
+
+    try:
+        record = runs.load(runs.find(case.script or "last"))
+    except ClewError:
+        return None
+    if record.end is None:
+        return None
+    held = os.listdir(record.run.folder)
+    try:
+        rows = read_table(record.run.path(REPORT))["clues"]
+        answers = frozenset(row["test"] for row in rows if row["outcome"] != UNCLEAR)
+    except (ClewError, KeyError, TypeError):
+        answers = frozenset()
+    captured = any(entry.startswith("capture-") for entry in held)
+    return AtHand(record.run.id, record.end.seconds, captured, answers)
 
 
 def make_clue(knowledge: Knowledge, name: str, outcome: str, options: Options = NOTHING) -> Clue:
@@ -187,7 +293,7 @@ def weighed(name: str, all_code: bool = False, most: int = 5) -> CaseView:
     if case.domain not in knowledge.domains:
         raise ClewError(f"the case {case.id} is of a domain {case.domain!r} that this clew does not know.")
     code = code_digest(case.script) if case.script and os.path.exists(case.script) else ""
-    return view(knowledge, case, code, all_code, most)
+    return view(knowledge, case, code, all_code, most, at_hand=at_hand(case))
 
 
 def read(name: str) -> Case:
@@ -217,12 +323,16 @@ def open_case(name: str) -> Case:
 
 def code_digest(path: str) -> str:
     """A digest of what a script says, blind to comments and layout when it is Python."""
-    import hashlib
-
     try:
         content = whole(path)
     except OSError as error:
         raise ClewError(f"cannot read {path}: {error.strerror}.") from error
+    return digest_of(content, path)
+
+
+def digest_of(content: bytes, path: str) -> str:
+    import hashlib
+
     if path.endswith(".py"):
         import ast
 

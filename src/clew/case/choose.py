@@ -3,8 +3,10 @@
 The gain of a test is the information its outcome is expected to give about which explanation holds: the
 credence-weighted Jensen-Shannon divergence of what the explanations predict, in bits. Where all predict the same, the
 gain is zero, however thorough the test. A test that reads what others have read already is discounted like its clue
-would be. Seconds of a person count like seconds of a machine: where clew makes the observation itself, only those that
-need a look cost a person's time; by hand, every one does.
+would be, and one whose answer follows from the clues is not asked. Seconds of a person count like seconds of a machine:
+where clew makes the observation itself, or a run is at hand that it can read, only those that need a look cost a
+person's time; otherwise every one does. In fields with tests of their own, such as reinforcement learning, the tests of
+what typically goes wrong there come first.
 """
 
 import math
@@ -12,11 +14,25 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from clew.case.weigh import UNKNOWN, Likelihoods, Subject, Weighing, applies, crowds, priors, sides
-from clew.knowledge.model import Knowledge
+from clew.knowledge.model import Knowledge, Test
 from clew.records.clue import UNCLEAR, Clue
 
 SETUP_SECONDS = 10.0
 """Starting anything at all costs about this much: without it a test of a millisecond would beat every other."""
+
+
+MOST_LEADING, LEAST_LEADING = 3, 0.03
+"""How many of a field's own questions come before all others, and the bits that each must be worth."""
+
+
+class AtHand(NamedTuple):
+    """A run that was kept: how long it took, whether its training step was kept for exams, and the tests that its
+    report answers."""
+
+    run: str
+    seconds: float
+    captured: bool
+    answers: frozenset[str] = frozenset()
 
 
 class Choice(NamedTuple):
@@ -40,10 +56,11 @@ def choose(
     subject: Subject,
     most: int = 5,
     by_hand: bool = False,
+    at_hand: AtHand | None = None,
 ) -> tuple[Choice, ...]:
-    """The tests most worth making, best first. Tests already made (and not unclear) are left out."""
+    """The tests most worth making, best first. Tests whose answer is known, or follows from one, are left out."""
     given = tuple(clues)
-    made = {clue.test for clue, held in zip(given, weighing.clues, strict=True) if held.kind != UNCLEAR}
+    known = settled(knowledge, weighing)
     counts = crowds(
         knowledge, ((clue, held.kind) for clue, held in zip(given, weighing.clues, strict=True) if held.weight > 0.0)
     )
@@ -51,26 +68,51 @@ def choose(
     credences = {share.cause: share.credence for share in weighing.shares}
     credences[UNKNOWN] = weighing.unknown
     whole = explained.wholes(credences)
-    hands = dict(knowledge.priors.by_hand)
     tables = {}
     choices = []
     for test in knowledge.tests.values():
-        if test.id in made or not applies(knowledge, test, subject.domain):
+        if test.id in known or not applies(knowledge, test, subject.domain):
             continue
         table = Likelihoods(test, explained, subject.own)
         read = (counts.get((test.reads, kind), 0) for kind in ("seen", "absent"))
         crowd = 0 if test.role == "mechanism" else max(read)
         discount = 1.0 / (1.0 + crowd * knowledge.priors.overlap)
         found = discount * gain(table.masses(credences, whole))
-        cost = test.seconds + (hands[test.by] if by_hand else hands["person"] if test.person else 0.0)
         tables[test.id] = table
-        choices.append(Choice(test.id, found, cost))
+        choices.append(Choice(test.id, found, cost(knowledge, test, by_hand, at_hand)))
     choices = [choice for choice in choices if choice.gain > 1e-9]
     choices.sort(key=lambda choice: (-choice.worth, choice.test))
+    of_the_field = [choice for choice in choices if choice.test in leading(knowledge, subject.domain)]
+    first = [choice for choice in of_the_field if choice.gain > LEAST_LEADING][:MOST_LEADING]
+    choices = first + [choice for choice in choices if choice not in first]
     # One look through the source answers all questions to it: the best of them stands for the rest.
     reading = [choice for choice in choices if knowledge.tests[choice.test].by == "lint"]
     choices = [choice for choice in choices if choice not in reading[1:]]
     return tuple(choice._replace(predictions=_predictions(weighing, tables[choice.test])) for choice in choices[:most])
+
+
+def settled(knowledge: Knowledge, weighing: Weighing) -> set[str]:
+    """The tests that were made, and those whose answer follows from what they showed."""
+    seen = {f"{held.test}={held.outcome}" for held in weighing.clues if held.kind != UNCLEAR}
+    follows = {test for given, tests in knowledge.priors.settles if seen.issuperset(given) for test in tests}
+    return follows | {held.test for held in weighing.clues if held.kind != UNCLEAR}
+
+
+def cost(knowledge: Knowledge, test: Test, by_hand: bool, at_hand: AtHand | None) -> float:
+    """Seconds that an observation takes, of a machine and a person together."""
+    hands = dict(knowledge.priors.by_hand)
+    if test.person or not by_hand:
+        return test.seconds + (hands[test.by] if by_hand else hands["person"] if test.person else 0.0)
+    if at_hand is not None and (test.id in at_hand.answers or (test.by == "exam" and at_hand.captured)):
+        return test.seconds
+    again = at_hand.seconds if at_hand is not None and test.by == "exam" else hands[test.by]
+    return test.seconds + again
+
+
+def leading(knowledge: Knowledge, domain: str) -> set[str]:
+    """The tests that only this field has and that check what typically goes wrong in it."""
+    checks = {knowledge.causes[name].refute_test for name in knowledge.domains[domain].typical}
+    return {name for name in checks if domain in knowledge.tests[name].domains}
 
 
 def gain(predictions: list[tuple[tuple[float, ...], float]]) -> float:

@@ -63,7 +63,7 @@ def current() -> str:
 
 def find(name: str = "") -> str:
     """The folder of the case that is meant: an id, a path, or the current one."""
-    if not name:
+    if name in ("", "current"):
         name = current()
         if not name:
             raise ClewError('there is no case here yet; open one with: clew case new "what you see"')

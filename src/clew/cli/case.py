@@ -7,6 +7,7 @@ from typing import Any
 from clew.app import cases, known
 from clew.cli import complete
 from clew.cli.output import answer, ask, json_argument, page, show
+from clew.cli.runs import run_argument
 from clew.errors import ClewError
 from clew.records.clue import UNCLEAR, Value
 from clew.records.place import Place
@@ -46,6 +47,11 @@ def _clue(parser: ArgumentParser) -> None:
     parser.add_argument("--reproduce", default="", metavar="COMMAND", help="how to see it again")
     parser.add_argument("--why", default="", metavar="TEXT", help="with the outcome unclear: why")
     _case(parser, act_clue)
+
+
+def _add(parser: ArgumentParser) -> None:
+    run_argument(parser)
+    _case(parser, act_add)
 
 
 def _note(parser: ArgumentParser) -> None:
@@ -125,6 +131,7 @@ def _use(parser: ArgumentParser) -> None:
 VERBS = {
     "new": ("open a case for something that looks wrong", _new),
     "clue": ("enter what you saw; without arguments, choose from a list", _clue),
+    "add": ("add what a run that was kept has shown", _add),
     "next": ("the most informative observations per second", _next),
     "show": ("what was seen, what it may be, what to do", _show),
     "hypothesis": ("add an explanation of your own", _hypothesis),
@@ -201,6 +208,16 @@ def act_clue(options: Namespace) -> int:
     entry = next(item.clue for item in case.clues if item.number == number)
     made.say(f"#{number} {entry.test}: {entry.outcome}.")
     _movement(before, after, made)
+    show(made)
+    return 0
+
+
+def act_add(options: Namespace) -> int:
+    before = cases.weighed(options.case)
+    count, case = cases.add_run(options.case, options.run)
+    made = page()
+    made.say(f"{count} clue{'s' * (count != 1)} added to case {case.id}.")
+    _movement(before, cases.weighed(case.folder), made)
     show(made)
     return 0
 
@@ -306,7 +323,9 @@ def act_show(options: Namespace) -> int:
 
 
 def act_log(options: Namespace) -> int:
-    answer(options, terminal.log_page(cases.read(options.case), page()))
+    case = cases.read(options.case)
+    rows = [(line.running, f"{line.at}  ", f"{line.command}: {line.told} ({line.id})") for line in cases.runs_of(case)]
+    answer(options, terminal.log_page(case, page(), rows))
     return 0
 
 

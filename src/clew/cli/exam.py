@@ -6,10 +6,10 @@ import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any
 
-from clew.app import exam
+from clew.app import cases, exam
 from clew.app.times import seconds_of
 from clew.cli import complete
-from clew.cli.output import answer, json_argument, page, show
+from clew.cli.output import answer, case_argument, into_case, json_argument, page, show
 from clew.evidence.words import ERASE
 from clew.report.exam_page import catalogue, ended_line, exam_page, plan_page
 from clew.report.html import case_html
@@ -41,6 +41,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument("--keep", default="", metavar="FOLDER", help="write notable examples to this folder")
     parser.add_argument("--quiet", action="store_true", help="print no plan and no progress")
     json_argument(parser)
+    case_argument(parser)
     parser.add_argument("--html", metavar="FILE", help="write the report as one page")
     parser.set_defaults(act=act)
 
@@ -52,6 +53,8 @@ def act(options: Namespace) -> int:
     if options.list and not options.target:
         answer(options, catalogue(exam.every_exam(), page()))
         return 0
+    if options.case:
+        cases.open_case(options.case)
     opened = exam.open_target(options.target)
     planned = exam.plan(opened, request)
     if options.list:
@@ -65,6 +68,7 @@ def act(options: Namespace) -> int:
     if line is not None:
         line.clear()
     made = exam_page(done.seen, exam.facts(done), page())
+    into_case(options.case, done.examined.clues, made, opened.run)
     answer(options, made, lambda: exam.to_json(done), lambda: case_html(done.seen))
     if done.seen.verdict.word in ("fault", "suspect"):
         return 1

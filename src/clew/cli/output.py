@@ -3,13 +3,16 @@
 import os
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from clew.errors import ClewError
 from clew.evidence.words import harmless, on_terminal
 from clew.report.text import Page, use_colour, width
+
+if TYPE_CHECKING:
+    from clew.records.clue import Clue
 
 
 class Screen:
@@ -54,6 +57,25 @@ def show(made: Page) -> None:
 def json_argument(parser: ArgumentParser) -> None:
     words = "write the machine-readable result; - prints it as the last line of the output"
     parser.add_argument("--json", metavar="FILE", help=words)
+
+
+def case_argument(parser: ArgumentParser) -> None:
+    from clew.cli.complete import cases
+
+    words = 'add what this shows to a case; "current" is the one in use'
+    argument = parser.add_argument("--case", default="", metavar="CASE", help=words)
+    argument.completer = cases  # type: ignore[attr-defined]  # argcomplete reads this
+
+
+def into_case(name: str, clues: "Iterable[Clue]", made: Page | None, run: str = "") -> None:
+    """Add clues to the case that was named, if any, and say so on the page."""
+    if not name:
+        return
+    from clew.app import cases
+
+    count, case = cases.add_clues(name, clues, run)
+    if made is not None:
+        made.say(f"{count} clue{'s' * (count != 1)} added to case {case.id}: clew case next --case {case.id}")
 
 
 def answer(

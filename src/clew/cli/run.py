@@ -5,13 +5,13 @@ import signal
 import sys
 from argparse import ArgumentParser, Namespace
 
-from clew.app import run
+from clew.app import cases, run
 from clew.app.times import seconds_of
-from clew.cli.output import answer, json_argument, page
+from clew.cli.output import answer, case_argument, into_case, json_argument, page
 from clew.errors import ClewError
 from clew.report.run_page import run_page
 
-VALUED = ("--steps", "--sample", "--domain", "--json", "--html", "--fail-on", "--budget")
+VALUED = ("--steps", "--sample", "--domain", "--json", "--html", "--fail-on", "--budget", "--case")
 
 
 def split(words: list[str]) -> tuple[list[str], list[str]]:
@@ -37,6 +37,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument("--all", action="store_true", help="list every check: passed, failed or not run")
     parser.add_argument("--quiet", action="store_true", help="print no progress and no report")
     json_argument(parser)
+    case_argument(parser)
     parser.add_argument("--html", metavar="FILE", help="write the report as one page")
     parser.add_argument("--fail-on", choices=("fault", "suspect"), help="exit with 1 when the verdict is that or worse")
     parser.set_defaults(act=act)
@@ -68,10 +69,13 @@ def act(options: Namespace) -> int:
         options.keep_capture,
         not options.no_instruments,
     )
+    if options.case:
+        cases.open_case(options.case)
     done = run.run(words, module, launcher, how)
     if not options.quiet:
         print()
     made = None if options.quiet else run_page(done.seen, run.facts(done), page(), options.all)
+    into_case(options.case, (held.clue for held in done.seen.counted), made, done.run.id)
     answer(options, made, lambda: run.to_json(done), lambda: run.page(done))
     worse = {"fault": ("fault",), "suspect": ("fault", "suspect"), None: ()}[options.fail_on]
     if done.seen.verdict.word in worse:

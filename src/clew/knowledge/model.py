@@ -215,7 +215,8 @@ class Domain(NamedTuple):
 
 class Priors(NamedTuple):
     """Shares that are not families of faults. `none` is by setting: a complaint, or a routine run. `by_hand` is what
-    an observation costs a person, in seconds, by who usually makes it. Credences are raised to the power `temper`."""
+    an observation costs a person, in seconds, by who usually makes it. `settles`: outcomes ("test=outcome") that
+    together answer other tests. Credences are raised to the power `temper`."""
 
     unknown: float
     unknown_floor: float
@@ -223,6 +224,7 @@ class Priors(NamedTuple):
     none: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     by_hand: tuple[tuple[str, float], ...]
     why: str
+    settles: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
     temper: float = 1.0
 
 

@@ -10,9 +10,10 @@ from clew.records import exact
 from clew.records.place import Place
 from clew.report.terminal import VERDICT_COLOURS
 from clew.report.text import BOLD, DIM, Page, percent, seconds
+from clew.report.view import LEAST_SHARE
 
 LINES, BYTES = 15, 2048
-CAUSES, LEAST = 3, 0.03
+CAUSES = 3
 OF_A_CAUSE = ("id", "credence", "kind", "where", "says", "check")
 SIZES = ((8, 400), (5, 250), (3, 250), (3, 160), (3, 90), (2, 80), (1, 60), (1, 20), (0, 20))
 """How many items of a list and characters of a text may stay: the first pair that fits is taken."""
@@ -43,7 +44,7 @@ def _told(full: dict[str, Any]) -> list[dict[str, Any]]:
     """The first causes; under a fault "nothing wrong" is none, and what is hardly credible never is one."""
     fault = full["verdict"] == "fault"
     rows = [row for row in full["causes"] if not (fault and str(row["id"]).startswith("none."))]
-    return [row for row in rows if row["kind"] == "finding" or row["credence"] >= LEAST][:CAUSES]
+    return [row for row in rows if row["kind"] == "finding" or row["credence"] >= LEAST_SHARE][:CAUSES]
 
 
 def _cut(value: Any, items: int, text: int, depth: int = 0) -> Any:

@@ -1,5 +1,7 @@
 """A case as text for a terminal: what was seen and what is inferred, visibly apart."""
 
+from collections.abc import Sequence
+
 from clew.case.choose import Choice
 from clew.evidence.words import word
 from clew.knowledge.model import Reference, Test
@@ -8,6 +10,7 @@ from clew.report.text import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Page, number, 
 from clew.report.view import LEAST_PULL, CaseView, guesses
 
 VERDICT_COLOURS = {"fault": RED, "suspect": YELLOW, "healthy": GREEN, "undecided": BLUE}
+MOST_PASSED = 8
 PART_WORDS = {"subtle": " (the subtle one)", "null": " (the null)", "own": " (yours)"}
 
 
@@ -50,8 +53,15 @@ def _observations(seen: CaseView, page: Page) -> None:
     page.head("Seen")
     if not (seen.counted or seen.retracted or seen.other_code):
         page.say("No observation has been entered yet.", 2)
+    passed: list[str] = []
     for held, weighed in zip(seen.counted, seen.weighing.clues, strict=True):
-        _observation(page, held, weighed.outcome)
+        if weighed.kind == "absent" and held.clue.source != "person":
+            passed.append(held.clue.test)
+        else:
+            _observation(page, held, weighed.outcome)
+    if passed:
+        few = f"{', '.join(passed[:MOST_PASSED])}{' …' if len(passed) > MOST_PASSED else ''}"
+        page.say(f"{len(passed)} checks by clew passed: {few}", 2, "", DIM)
     for held in seen.other_code:
         _observation(page, held, held.clue.outcome, "made on other code, not counted (--all-code counts it)")
     for held in seen.retracted:
@@ -155,13 +165,31 @@ def _reference(reference: Reference) -> str:
 def next_tests(seen: CaseView, page: Page, most: int = 5) -> Page:
     """The observations most worth their cost, with what each leading explanation predicts."""
     page.head("Next observations, best value first")
-    if not seen.choices:
+    for own in seen.own:
+        page.say(f"{own.id} (yours): {own.check}", 2, "- ")
+        page.say(f"clew case note --result 'what it showed' --kind {own.id}", 4, "enter it with: ", DIM)
+    if not seen.choices and not seen.own:
         page.say("None of the remaining tests can tell the explanations apart.", 2)
     for choice in seen.choices[:most]:
         test = seen.knowledge.tests[choice.test]
         page.say(f"{choice.test}: {test.asks}", 2, "- ")
         page.say(_prediction(choice, test), 4, "", DIM)
+        if command := _made_by(test, seen):
+            page.say(command, 4, "run: ", DIM)
     return page
+
+
+def _made_by(test: Test, seen: CaseView) -> str:
+    """The command that makes an observation with the run at hand; nothing where that needs a person."""
+    if seen.at_hand is None:
+        return ""
+    if test.id in seen.at_hand.answers:
+        return f"clew case add {seen.at_hand.run} --case {seen.case.id}"
+    if test.by != "exam":
+        return ""
+    if seen.at_hand.captured:
+        return f"clew exam {seen.at_hand.run} --only {test.id} --case {seen.case.id}"
+    return f"clew run --keep-capture --case {seen.case.id} {seen.case.script or 'SCRIPT'}"
 
 
 def _prediction(choice: Choice, test: Test) -> str:
@@ -180,8 +208,8 @@ def _foreseen(seen: CaseView, page: Page) -> None:
             page.say(line, 2, "- ")
 
 
-def log_page(case: Case, page: Page) -> Page:
-    """The four-part work log."""
+def log_page(case: Case, page: Page, runs: Sequence[tuple[bool, str, str]] = ()) -> Page:
+    """The four-part work log. `runs` are those of the archive: whether each is running, its time, and what it is."""
     page.say(case.symptom, 0, "", BOLD)
     page.say(f"case {case.id}", 0, "", DIM)
     titles = {
@@ -195,8 +223,13 @@ def log_page(case: Case, page: Page) -> Page:
         notes = [note for note in case.notes if note.part == part]
         if part == "result":
             notes.sort(key=lambda note: note.about)
-        if not notes:
+        kept = [row for row in runs if row[0] == (part == "running")] if part in ("running", "result") else []
+        if not notes and not kept:
             page.say("nothing yet", 2, "", DIM)
+        for _, at, says in kept:
+            page.say(says, 2, at)
+            if part == "running":
+                page.say(f"does it still show: {case.symptom}", 2 + len(at), "question: ")
         kind = ""
         for note in notes:
             if part == "result" and note.about != kind:

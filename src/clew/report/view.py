@@ -1,15 +1,16 @@
 """What there is to say about a case, worked out once for the terminal, the page and the JSON file alike."""
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from clew.case.choose import Choice, choose
+from clew.case.choose import AtHand, Choice, choose
 from clew.case.conduct import Advice, Explanation, advise, as_seen, explanations
 from clew.case.verdict import Verdict, judge
 from clew.case.weigh import Finding, Subject, Weighing, weigh
 from clew.knowledge.model import Cause, Knowledge
-from clew.records.case import Case, HeldClue
+from clew.records.case import Case, HeldClue, Own
 from clew.records.place import Place, told
 
 LEAST_PULL = 0.1
@@ -37,6 +38,9 @@ class CaseView(NamedTuple):
     foreseen: tuple[str, ...]
     places: Mapping[str, tuple[Place, ...]] = MappingProxyType({})
     """By cause: lines that were found otherwise than by a clue, such as where a setting was written."""
+    at_hand: AtHand | None = None
+    own: tuple[Own, ...] = ()
+    """Hypotheses of a person's own whose check is still to be made: it comes before all other observations."""
 
     def cause(self, finding: Finding) -> Cause:
         """The cause of a finding, as its clues show it."""
@@ -44,17 +48,27 @@ class CaseView(NamedTuple):
 
 
 def view(
-    knowledge: Knowledge, case: Case, code: str = "", all_code: bool = False, most: int = 5, by_hand: bool = True
+    knowledge: Knowledge,
+    case: Case,
+    code: str = "",
+    all_code: bool = False,
+    most: int = 5,
+    by_hand: bool = True,
+    at_hand: AtHand | None = None,
 ) -> CaseView:
     """Weigh a case as it stands. `code` is the digest of the script as it is now, "" when there is none; `by_hand`
-    says whether a person makes the observations."""
+    says whether a person makes the observations, `at_hand` is a run of theirs that clew can read."""
     held = [clue for clue in case.clues if not clue.retracted]
     other = [clue for clue in held if code and clue.code and clue.code != code and not all_code]
     counted = tuple(clue for clue in held if clue not in other)
     subject = Subject(case.domain, case.setting, tuple(own for own in case.own if not own.retracted))
     clues = [item.clue for item in counted]
     weighing = weigh(knowledge, clues, subject)
-    choices = choose(knowledge, weighing, clues, subject, most, by_hand)
+    choices = choose(knowledge, weighing, clues, subject, most, by_hand, at_hand)
+    own = unchecked(case, weighing)
+    advice = advise(knowledge, weighing, clues, choices, case.domain)
+    if own and not weighing.findings:
+        advice = Advice("observe", f"{own[0].check.rstrip('.')}. This is the check of {own[0].id}: {own[0].says}")
     choices = tuple(choice for choice in choices if choice.gain >= LEAST_GAIN)
     return CaseView(
         case,
@@ -67,9 +81,20 @@ def view(
         judge(knowledge, weighing),
         explanations(knowledge, weighing),
         choices,
-        advise(knowledge, weighing, clues, choices, case.domain),
+        advice,
         _foreseen(case, weighing),
+        at_hand=at_hand,
+        own=own,
     )
+
+
+def unchecked(case: Case, weighing: Weighing) -> tuple[Own, ...]:
+    """A person's own hypotheses whose check was not made: no test that they expect something of, and no result noted
+    for them."""
+    made = {held.test for held in weighing.clues if held.kind != "unclear"}
+    noted = {note.about for note in case.notes if note.part == "result"}
+    held = [own for own in case.own if not own.retracted and own.id not in noted]
+    return tuple(own for own in held if made.isdisjoint(test for test, _ in own.expects))
 
 
 def guesses(seen: CaseView) -> tuple[Explanation, ...]:
@@ -150,6 +175,14 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else text + "."
 
 
+def _own_check(seen: CaseView, own: Own) -> dict[str, Any]:
+    """What it tells is whether the hypothesis holds."""
+    share = min(max(seen.weighing.credence(own.id), 1e-9), 1 - 1e-9)
+    bits = -share * math.log2(share) - (1 - share) * math.log2(1 - share)
+    cost = dict(seen.knowledge.priors.by_hand)["person"]
+    return {"test": own.id, "says": own.check, "gain_bits": bits, "cost_s": cost, "predictions": dict(own.expects)}
+
+
 def to_json(seen: CaseView) -> dict[str, Any]:
     """As CONTRACT has it."""
     case = seen.case
@@ -165,14 +198,17 @@ def to_json(seen: CaseView) -> dict[str, Any]:
             for held, weighed in zip(seen.counted, seen.weighing.clues, strict=True)
         ],
         "next": [
-            {
-                "test": choice.test,
-                "says": seen.knowledge.tests[choice.test].how,
-                "gain_bits": choice.gain,
-                "cost_s": choice.cost,
-                "predictions": {cause: outcome for cause, outcome, _ in choice.predictions},
-            }
-            for choice in seen.choices
+            *(_own_check(seen, own) for own in seen.own),
+            *(
+                {
+                    "test": choice.test,
+                    "says": seen.knowledge.tests[choice.test].how,
+                    "gain_bits": choice.gain,
+                    "cost_s": choice.cost,
+                    "predictions": {cause: outcome for cause, outcome, _ in choice.predictions},
+                }
+                for choice in seen.choices
+            ),
         ],
         "run": {"id": case.id, "script": case.script, "argv": [], "steps": 0, "seconds": 0.0, "exit": None},
         "case": {
