@@ -180,7 +180,7 @@ NO_PARTS = {
 def test_what_is_no_part_is_not_left_out(tmp_path: Path, name: str) -> None:
     found = asked(kept(tmp_path, NO_PARTS[name]))
     assert isinstance(found, Unclear)
-    assert "nothing that could be left out" in found.why
+    assert "to leave out" in found.why
 
 
 def test_clipping_is_kept_as_it_was_called(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_augmentation_of_the_loader_is_named_and_unclear(tmp_path: Path, dataset
     found = asked(kept(tmp_path, lambda: over(dataset)))
     assert isinstance(found, Unclear)
     assert said in found.why
-    assert "rows before it were not seen" in found.why
+    assert "rows before it were not observed" in found.why
 
 
 def test_a_plain_loader_augments_nothing(tmp_path: Path) -> None:

@@ -505,7 +505,7 @@ def judged(x: Tensor, y: Tensor) -> Subject:
 
 
 def test_mistakes_with_a_pattern() -> None:
-    assert "throughout" in says("confident_errors", judged(OTHERS, (TRUTH + 1) % 3))
+    assert "consistently" in says("confident_errors", judged(OTHERS, (TRUTH + 1) % 3))
     renamed = torch.where((TRUTH == 0) & (torch.arange(512) % 5 > 2), 1, TRUTH)
     found = figures("confident_errors", judged(OTHERS, renamed))
     assert (found["label"], found["said"]) == (1, 0)

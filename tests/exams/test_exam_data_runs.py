@@ -124,8 +124,8 @@ def test_labels_among_the_inputs_are_permuted_too() -> None:
 
 
 def test_small_batches_no_labels_and_one_label_are_unclear() -> None:
-    assert "memory" in why("label_permutation", HEALTHY["tiny"]())
-    assert "no labels" in why("label_permutation", HEALTHY["autoencoder"]())
+    assert "memorisation" in why("label_permutation", HEALTHY["tiny"]())
+    assert "no label per example" in why("label_permutation", HEALTHY["autoencoder"]())
     assert "too few" in why("label_permutation", Subject(mlp(), CE(), cut(X, 0 * Y)))
     frozen = mlp().requires_grad_(False)
     assert "gradient" in why("label_permutation", Subject(frozen, CE(), cut(X, Y)))
@@ -168,7 +168,7 @@ def test_a_trained_model_does_better_too() -> None:
 
 
 def test_no_target_and_a_tiny_batch_are_unclear() -> None:
-    assert "no target" in why("input_ablation", HEALTHY["autoencoder"]())
+    assert "computed from the inputs" in why("input_ablation", HEALTHY["autoencoder"]())
     assert "too few" in why("input_ablation", HEALTHY["tiny"]())
 
 

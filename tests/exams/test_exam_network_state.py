@@ -66,7 +66,7 @@ def test_a_captured_rectifier_is_seen() -> None:
 def test_few_examples_and_no_rectifier_are_unclear() -> None:
     few = of(drowned(perceptron(), "0.bias", 60), classes(8, batches=1))
     assert "too few" in why("activation_zero_share", few)
-    assert "no rectifier" in why("activation_zero_share", of(nn.Linear(20, 10)))
+    assert "no ReLU" in why("activation_zero_share", of(nn.Linear(20, 10)))
 
 
 def test_zeros_of_dropout_and_leaky_rectifiers_are_no_dead_units() -> None:

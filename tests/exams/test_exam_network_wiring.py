@@ -384,7 +384,7 @@ def test_comparing_all_pairs_is_unclear() -> None:
     def ranking(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return F.relu(1 - (output - output.T) * (target - target.T)).mean()
 
-    assert "do not say whether" in why("loss_shapes", Subject(regressor(), ranking, values()))
+    assert "do not show whether" in why("loss_shapes", Subject(regressor(), ranking, values()))
 
 
 def test_the_two_losses_are_those_of_the_formula() -> None:

@@ -133,6 +133,6 @@ def test_tables_and_few_examples_are_unclear() -> None:
     def table(count: int, seed: int) -> Data:
         return torch.randn(count, 8, generator=drawn(seed)), torch.arange(count) % 2
 
-    assert "neither pictures nor signals" in why("mirrored_classes", subject(table, kept))
+    assert "neither images nor signals" in why("mirrored_classes", subject(table, kept))
     few = Subject(nn.Flatten(), nn.CrossEntropyLoss(), cut(*slopes(32, 0)), val_batches=cut(*slopes(32, 1)))
     assert "too few examples" in why("mirrored_classes", few)

@@ -53,7 +53,7 @@ def test_a_loss_without_a_graph_reaches_nothing() -> None:
     assert outcome("parameters_changed", held) == "none"
     answer = ask("loss_reaches_parameters", held).answer
     assert isinstance(answer, Saw)
-    assert "no graph at all" in answer.says
+    assert "has no graph" in answer.says
 
 
 def test_a_loss_of_something_else_reaches_nothing() -> None:

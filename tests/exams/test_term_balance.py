@@ -68,7 +68,7 @@ def test_terms_that_learn_side_by_side_are_fed() -> None:
 
 
 def test_what_cannot_be_told_is_unclear() -> None:
-    assert "no sum" in why("term_balance", subject(F.mse_loss))
+    assert "not a sum" in why("term_balance", subject(F.mse_loss))
     assert "below zero" in why("term_balance", subject(weighted(-0.1)))
 
 

@@ -59,7 +59,7 @@ def test_lbfgs_counts_by_the_part_and_zeros_do_not_count() -> None:
     assert outcome("update_ratio", of(torch.optim.LBFGS(model.parameters(), lr=0.1), model)) == "healthy"
     blank = nn.Linear(20, 10)
     nn.init.zeros_(blank.weight)
-    assert "zeros" in why("update_ratio", of(model=blank))
+    assert "starts at zero" in why("update_ratio", of(model=blank))
     assert "needs optimizer" in why("update_ratio", of(None))
 
 
@@ -97,7 +97,7 @@ def test_a_step_needs_something_left_to_lower() -> None:
     done = of(
         model=nn.Linear(8, 1), batches=[(torch.zeros(4, 8), torch.zeros(4, 1))], loss=lambda o, t: 0 * (o - t).sum()
     )
-    assert "nothing is left" in why("step_lowers_batch_loss", done)
+    assert "nothing left" in why("step_lowers_batch_loss", done)
     nothing = of(batches=[(x, torch.full_like(y, -100)) for x, y in classes()])
     assert "nan" in why("step_lowers_batch_loss", nothing)
 
@@ -347,7 +347,7 @@ def test_terms_that_pull_apart_are_seen() -> None:
     assert outcome("term_conflict", of(loss=both(1.0))) == "not_opposed"
     pair = of(loss=lambda o, t: (F.cross_entropy(o, t), 1e-3 * o.square().mean()))
     assert outcome("term_conflict", pair) == "not_opposed"
-    assert "no sum" in why("term_conflict", of())
+    assert "not a sum" in why("term_conflict", of())
 
 
 def test_terms_that_have_found_their_balance_are_unclear() -> None:
@@ -400,7 +400,7 @@ def test_nothing_is_blamed_where_all_is_well_or_the_core_fails() -> None:
     assert outcome("ablation", usual) == "nothing_helps"
     cut = of(partial(torch.optim.AdamW, lr=3e-3), loss=lambda o, t: F.cross_entropy(o.detach() + 0 * o, t))
     assert outcome("ablation", cut) == "nothing_helps"
-    assert "nothing that could be left out" in why("ablation", of(partial(Sgd, lr=0.1)))
+    assert "to leave out" in why("ablation", of(partial(Sgd, lr=0.1)))
 
 
 # --- seed_spread
@@ -426,7 +426,7 @@ def test_steady_seeds_are_silent_and_old_weights_unclear() -> None:
         optimizer.zero_grad()
         F.cross_entropy(model(inputs), labels).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    assert "learned before" in why("seed_spread", of(model=model))
+    assert "already trained" in why("seed_spread", of(model=model))
 
 
 def test_weights_just_drawn_are_not_taken_for_trained() -> None:

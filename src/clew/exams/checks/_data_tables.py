@@ -272,7 +272,7 @@ def named_seldom(inputs: Inputs) -> str:
         usual.append(int(counts[own].float().median()))
     if max(usual) >= OFTEN:
         return ""
-    return f"the inputs are ids, most of which {inputs.examples} examples name {max(usual)} times or fewer"
+    return f"the inputs are ids, most of which occur at most {max(usual)} times in {inputs.examples} examples"
 
 
 def by_example(tensor: torch.Tensor) -> torch.Tensor:
