@@ -1,8 +1,8 @@
 """Class weights are computed and never reach the loss.
 
-What it sees: a variable named like class weights, or a result of compute_class_weight, that nothing reads, or that is
-only printed; a data set made with strongly unequal classes, labels put together from few of one and many of another,
-or sizes of classes written out, where neither loss nor metric takes notice; the share of a rare class that is only
+What it sees: a variable named like class weights, or a result of compute_class_weight, that is never used, or that is
+only printed; a data set made with strongly unequal classes, labels put together from few of one and many of another, or
+sizes of classes written out, where neither loss nor metric takes notice; the share of a rare class that is only
 printed.
 Why it matters: someone saw that the classes are unequal and prepared the remedy. Without it the model learns to
 predict the common class, and accuracy hides that.
