@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import tinyhtml5
 
+from clew.archive import runs
 from clew.knowledge import load
 from clew.records import exact
 from conftest import Clew
@@ -309,3 +310,57 @@ def test_files_where_folders_should_be(opened: Clew) -> None:
     said = opened("case", "new", "it does not learn")
     assert (said.status, said.err.count("\n")) == (2, 1)
     assert "cannot create a case" in said.err
+
+
+def test_closing_against_ones_own_clues_asks(opened: Clew) -> None:
+    opened("case", "clue", "loss_input_kind", "probabilities_into_logit_loss")
+    said = opened("case", "close", "--cause", "train.missing_zero_grad", "--evidence", "it works now")
+    assert said.status == 2
+    assert "show loss.double_softmax" in said.err
+    assert "--yes" in said.err
+    assert opened("case", "note", "still open").status == 0
+    assert opened("case", "close", "--cause", "train.missing_zero_grad", "--evidence", "it works", "--yes").status == 0
+
+
+def test_a_cause_that_the_clues_speak_against_asks_too(opened: Clew) -> None:
+    opened("case", "clue", "overfit_one_batch", "fits")
+    said = opened("case", "close", "--cause", "loss.disconnected", "--unverified", "a guess")
+    assert said.status == 2
+    assert "speak against loss.disconnected" in said.err
+    assert opened("case", "close", "--cause", "unknown", "--unverified", "it went away").status == 0
+
+
+def new_run(outcome: str) -> str:
+    run = runs.begin(["python", "train.py"], script="train.py")
+    clue = {"test": "loss_input_kind", "outcome": outcome, "source": "observe", "why": "no loss was seen"}
+    table = {"schema": "clew/1", "causes": [], "clues": [clue], "run": {"files": []}}
+    Path(run.path("report.json")).write_text(json.dumps(table))
+    runs.finish(run, 0)
+    return run.id
+
+
+def test_closing_with_a_run_measures_the_decisive_clue_again(opened: Clew) -> None:
+    opened("case", "clue", "metric_at_chance", "at_chance")
+    opened("case", "clue", "loss_input_kind", "probabilities_into_logit_loss")
+    close = ("case", "close", "--cause", "loss.double_softmax", "--run")
+    said = opened(*close, new_run("probabilities_into_logit_loss"))
+    assert said.status == 2
+    assert "still reproduces" in said.err
+    assert "(clue #3)" in said.err
+    said = opened(*close, new_run("unclear"))
+    assert said.status == 2
+    assert "does not say what loss_input_kind shows" in said.err
+    fixed = next(o.name for o in load().tests["loss_input_kind"].outcomes if o.kind == "absent")
+    said = opened(*close, new_run(fixed))
+    assert said.status == 0, said.err
+    shown = " ".join(opened("case", "show").out.split())
+    assert f"loss_input_kind: probabilities_into_logit_loss → {fixed} in run" in shown
+
+
+def test_a_clue_that_a_run_does_not_show_is_left_to_the_person(opened: Clew) -> None:
+    opened("case", "clue", "data_looks_right", "wrong")
+    run = new_run("unclear")
+    said = opened("case", "close", "--cause", "data.labels_misaligned", "--clue", "2", "--run", run)
+    assert said.status == 2
+    assert "--evidence" in said.err
+    assert opened("case", "close", "--cause", "data.labels_misaligned", "--run", "nothing").status == 2

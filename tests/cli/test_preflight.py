@@ -26,7 +26,7 @@ def test_the_report_compares_fears_with_what_happened(clew: Clew) -> None:
     assert "Foreseen?" in out
     assert "loss.double_softmax happened and was on the list" in out
     assert "data.leak_split was on the list" in out
-    clew("case", "close", "--cause", "train.missing_zero_grad", "--evidence", "mended")
+    clew("case", "close", "--cause", "train.missing_zero_grad", "--evidence", "mended", "--yes")
     out = " ".join(clew("case", "show").out.split())
     assert "train.missing_zero_grad happened and was not on the list" in out
 

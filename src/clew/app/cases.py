@@ -1,13 +1,13 @@
 """The case: opening it, adding to it, weighing it, closing it."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from clew.app.known import known_domain, known_test
 from clew.case import log, store
 from clew.case.choose import AtHand
-from clew.case.weigh import on_scale
+from clew.case.weigh import UNKNOWN, on_scale
 from clew.errors import ClewError, did_you_mean
 from clew.knowledge.base import load
 from clew.knowledge.model import Knowledge, Test
@@ -39,6 +39,8 @@ class RunLine(NamedTuple):
 
 
 NOTHING = Options()
+LESS = 0.5
+"""A cause that has lost this much of its prior is one that the clues speak against."""
 
 
 def new(symptom: str, domain: str = "general", script: str = "") -> Case:
@@ -255,25 +257,93 @@ def retract(name: str, number: int, reason: str) -> Case:
     return store.load(case.folder)
 
 
-def close(name: str, cause: str, evidence: str = "", clue: int | None = None, unverified: str = "") -> Case:
-    """Close a case. It asks for the observation that no longer reproduces, or for why there is none."""
+def close(
+    name: str,
+    cause: str,
+    evidence: str = "",
+    clue: int | None = None,
+    unverified: str = "",
+    run: str = "",
+    sure: Callable[[str], bool] = lambda _: False,
+) -> Case:
+    """Close a case. It asks for the observation that no longer reproduces, for a run in which it does not, or for why
+    there is none. A cause that the case's own clues speak against needs somebody who is `sure`."""
     knowledge = load()
     case = open_case(name)
     own = {item.id for item in case.own}
-    if cause not in knowledge.causes and cause not in own and cause != "unknown":
+    if cause not in knowledge.causes and cause not in own and cause != UNKNOWN:
         raise ClewError(f"there is no cause {cause!r}{did_you_mean(cause, list(knowledge.causes)) or '.'}")
-    if not evidence.strip() and not unverified.strip():
+    if not (evidence.strip() or unverified.strip() or run):
         raise ClewError(
-            "closing needs the observation that no longer reproduces: --evidence '…'; "
-            "if there is none, say why: --unverified '…'"
+            "closing needs a run in which it no longer shows: --run NEW; or the observation that no longer "
+            "reproduces: --evidence '…'; if there is none, say why: --unverified '…'"
         )
     if clue is not None and clue not in {held.number for held in case.clues}:
         raise ClewError(f"entry {clue} is not a clue of this case.")
+    seen = weighed(case.folder, all_code=True)
+    if run:
+        clue, measured = _measured_again(seen, cause, clue, run)
+        evidence = "; ".join(part for part in (evidence.strip(), measured) if part)
+    if (doubt := _against(seen, cause)) and not sure(doubt):
+        raise ClewError(f"{doubt}; --yes closes it all the same.")
     data: dict[str, Any] = {"cause": cause, "evidence": evidence.strip(), "unverified": unverified.strip()}
     if clue is not None:
         data["clue"] = clue
     log.append(case.folder, "closed", data)
     return store.load(case.folder)
+
+
+def _against(seen: CaseView, cause: str) -> str:
+    """Why a case's own clues do not fit a cause; nothing where they do, or say nothing about it."""
+    found = {finding.cause: finding.credence for finding in seen.weighing.findings}
+    if cause == UNKNOWN or cause in found:
+        return ""
+    credence, prior = seen.weighing.credence(cause), next(s.prior for s in seen.weighing.shares if s.cause == cause)
+    if found:
+        lead = max(found, key=lambda name: found[name])
+        return f"the clues of this case show {lead} ({found[lead]:.0%}), not {cause} ({credence:.1%})"
+    if credence < LESS * prior:
+        return f"the clues of this case speak against {cause}: {prior:.1%} before them, {credence:.1%} now"
+    return ""
+
+
+def _measured_again(seen: CaseView, cause: str, number: int | None, run: str) -> tuple[int, str]:
+    """The decisive clue, and what its test shows in a new run. It has to be gone there."""
+    if number is None:
+        shown = [index for item in seen.weighing.findings if item.cause == cause for index in item.clues]
+        pulls = seen.weighing.pulls(cause) if cause != UNKNOWN else ()
+        spoke = [pull.clue for pull in pulls if pull.bits > 0 and seen.weighing.clues[pull.clue].kind == "seen"]
+        if not (shown or spoke):
+            raise ClewError(f"no clue of this case speaks for {cause}; name the one to measure again: --clue NUMBER")
+        number = seen.counted[(shown or spoke)[0]].number
+    before = next(held.clue for held in seen.case.clues if held.number == number)
+    now = _in_run(before, run)
+    outcome = seen.knowledge.tests[before.test].outcome(now.outcome) if now else None
+    if now is None or outcome is None:
+        why = f": {now.why}" if now is not None and now.why else ""
+        raise ClewError(
+            f"the run {run} does not say what {before.test} shows{why}; "
+            "look yourself and say what you saw: --evidence '…'"
+        )
+    if outcome.name == before.outcome or outcome.kind == "seen":
+        raise ClewError(f"it still reproduces: {before.test} is {outcome.name} in {run} (clue #{number}).")
+    return number, f"{before.test}: {before.outcome} → {outcome.name} in run {run}"
+
+
+def _in_run(before: Clue, name: str) -> Clue | None:
+    """What a run's report says to a test, or, where the run kept its step, what the exam of that name shows."""
+    from clew.app import runs
+
+    inside = runs.look(name)
+    clues, _ = runs.checked(inside)
+    found = next((clue for clue in clues if clue.test == before.test and clue.outcome != UNCLEAR), None)
+    if found is not None or load().tests[before.test].by != "exam":
+        return found
+    from clew.app import exam
+
+    request = exam.Request(only=(before.test,))
+    done = exam.make(exam.open_target(inside.record.run.id), request)
+    return next((clue for clue in done.examined.clues if clue.test == before.test), None)
 
 
 def reopen(name: str, reason: str) -> Case:

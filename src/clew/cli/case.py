@@ -111,6 +111,9 @@ def _close(parser: ArgumentParser) -> None:
         "--clue", default="", metavar="NUMBER", help="the clue that showed the fault and no longer reproduces"
     )
     parser.add_argument("--unverified", default="", metavar="TEXT", help="why the fix is unverified")
+    words = "a run after the fix: the decisive clue is measured again in it, and must be gone"
+    parser.add_argument("--run", default="", metavar="NEW", help=words)
+    parser.add_argument("--yes", action="store_true", help="close it although the case's own clues speak against it")
     _case(parser, act_close)
 
 
@@ -336,12 +339,19 @@ def act_retract(options: Namespace) -> int:
     return 0
 
 
+def _sure(doubt: str) -> bool:
+    return sys.stdin.isatty() and ask(f"{doubt[0].upper()}{doubt[1:]}. Close it all the same? yes or no: ") == "yes"
+
+
 def act_close(options: Namespace) -> int:
     clue = entry_number(options.clue) if options.clue else None
-    case = cases.close(options.case, options.cause, options.evidence, clue, options.unverified)
-    print(
-        f"Closed {case.id}: {options.cause}." + (" Nothing shows yet that it is gone." if not options.evidence else "")
-    )
+    given = (options.evidence, clue, options.unverified, options.run)
+    case = cases.close(options.case, options.cause, *given, sure=lambda doubt: options.yes or _sure(doubt))
+    gone = case.closing.evidence if case.closing else ""
+    made = page()
+    told = f"No longer seen: {gone.rstrip('.')}." if gone else "Nothing shows yet that it is gone."
+    made.say(f"Closed {case.id}: {options.cause}. {told}")
+    show(made)
     return 0
 
 
