@@ -17,3 +17,21 @@ def home(start: str = ".") -> str:
         if above == folder:
             return os.path.join(os.path.abspath(start), NAME)
         folder = above
+
+
+def make(folder: str) -> None:
+    """Make a folder for what is kept: its owner's alone, and out of version control. Raises OSError."""
+    missing = []
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for each in reversed(missing):
+        os.makedirs(each, 0o700, exist_ok=True)
+    if missing:
+        with open(os.path.join(missing[-1], ".gitignore"), "w", encoding="ascii", opener=private) as file:
+            file.write("*\n")
+
+
+def private(path: str, flags: int) -> int:
+    """An opener for `open`: what is kept is for its owner alone."""
+    return os.open(path, flags, 0o600)

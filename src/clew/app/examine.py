@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from clew.archive.model import OBSERVED, Run
 from clew.evidence.words import ERASE
+from clew.home import private
 from clew.records import exact
 from clew.records.clue import Clue
 
@@ -37,13 +38,13 @@ def examine(
     run: Run, clues: Iterable[Clue], budget: float, domain: str, say: Callable[[str], None] | None, live: bool
 ) -> Exams:
     """Make exams for at most `budget` seconds. Ctrl-C ends them and keeps what was learned."""
-    with open(run.path(OBSERVED), "w", encoding="ascii") as file:
+    with open(run.path(OBSERVED), "w", encoding="ascii", opener=private) as file:
         file.write(exact.dumps([clue.to_json() for clue in clues]))
     words = [sys.executable, "-m", "clew.exams.worker", os.path.abspath(run.folder), repr(budget), domain]
     errors = run.path("exams-errors.txt")
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker hears it too, and ends with what it has
     try:
-        with open(errors, "w", encoding="utf-8") as wrong:
+        with open(errors, "w", encoding="utf-8", opener=private) as wrong:
             worker = subprocess.Popen(
                 words, stdout=subprocess.PIPE, stderr=wrong, text=True, preexec_fn=_hear_the_keyboard
             )

@@ -3,6 +3,7 @@
 import os
 
 from clew.errors import ClewError
+from clew.home import private
 from clew.knowledge.base import load
 from clew.observe.collect import answer_files, clues_of, read_process
 from clew.observe.progress import CLUES
@@ -38,7 +39,7 @@ class CluesSoFar:
 
     def _write(self, text: str) -> None:
         path = os.path.join(self.folder, CLUES)
-        with open(f"{path}.part", "w", encoding="ascii") as file:
+        with open(f"{path}.part", "w", encoding="ascii", opener=private) as file:
             file.write(text)
         os.replace(f"{path}.part", path)
 

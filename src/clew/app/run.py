@@ -21,6 +21,7 @@ from clew.archive import code, runs
 from clew.archive.model import PAGE, REPORT, Run, SourceFile
 from clew.case.clues import join
 from clew.case.verdict import Verdict
+from clew.home import private
 from clew.knowledge.base import load
 from clew.observe.collect import Process, clues_of, processes, rank_clues
 from clew.observe.launch import Ended, command_for, launch
@@ -119,7 +120,9 @@ def read_source(held: Run, kept: Iterable[SourceFile], script: str) -> list[Clue
         paths = [script]
     clues, trouble = source_clues(load(), paths, functions_run(held))
     if trouble:
-        with open(held.path("trouble-source"), "w", encoding="utf-8", errors="backslashreplace") as file:
+        with open(
+            held.path("trouble-source"), "w", encoding="utf-8", errors="backslashreplace", opener=private
+        ) as file:
             file.write(trouble)
     return clues
 
@@ -156,9 +159,9 @@ def _bare(command: list[str]) -> str:
 
 def keep(done: Done) -> None:
     """Write the report into the archive, and last of all how the run ended."""
-    with open(done.run.path(REPORT), "w", encoding="utf-8", errors="backslashreplace") as file:
+    with open(done.run.path(REPORT), "w", encoding="utf-8", errors="backslashreplace", opener=private) as file:
         file.write(pretty(to_json(done)))
-    with open(done.run.path(PAGE), "w", encoding="utf-8", errors="backslashreplace") as file:
+    with open(done.run.path(PAGE), "w", encoding="utf-8", errors="backslashreplace", opener=private) as file:
         file.write(page(done))
     status = None if done.ended.signal else done.ended.status
     runs.finish(

@@ -6,6 +6,7 @@ import sys
 
 from clew.archive.model import Run
 from clew.data.beside import holds_lines
+from clew.home import private
 from clew.records import exact
 from clew.records.clue import Clue
 from clew.report.run_page import DataFile
@@ -28,7 +29,8 @@ def look_into(held: Run, files: tuple[DataFile, ...]) -> list[Clue]:
     except OSError as error:
         said, wrong = "", str(error)
     if wrong:
-        with open(os.path.join(held.folder, "trouble-tables"), "w", encoding="utf-8", errors="replace") as file:
+        path = os.path.join(held.folder, "trouble-tables")
+        with open(path, "w", encoding="utf-8", errors="replace", opener=private) as file:
             file.write(f"the check of the data files ended early: {wrong.strip().splitlines()[-1]}\n")
     return _clues(said)
 

@@ -8,9 +8,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from clew.archive import files
-from clew.archive.home import make, objects_folder
+from clew.archive.home import objects_folder
 from clew.archive.model import CODE, RUN, Run, SourceFile, home_of
 from clew.errors import ClewError
+from clew.home import make
 
 LARGEST = 16 << 20
 """Nobody writes a source file of this size; what is larger was generated and is named without its content."""
@@ -73,7 +74,7 @@ def store(objects: str, content: bytes) -> str:
             return digest
     except OSError:
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         except OSError as error:
             raise ClewError(f"cannot write to {objects}: {error.strerror}.") from error
     files.write_whole(path, content, sync=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from clew.errors import ClewError
+from clew.home import private
 from clew.reading import opened, whole
 from clew.records import exact
 
@@ -24,7 +25,7 @@ def write_whole(path: str, content: bytes, sync: bool = True) -> None:
     _count += 1
     part = f"{path}.part-{os.getpid()}-{_count}"
     try:
-        with open(part, "wb") as file:
+        with open(part, "wb", opener=private) as file:
             file.write(content)
             if sync:
                 file.flush()

@@ -95,7 +95,7 @@ class OutputLog:
     def _put(self, line: bytes) -> None:
         """One write per line: the system keeps appended writes of several processes apart."""
         if self._handle < 0:
-            self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         done = 0
         while done < len(line):
             self._torn = self._torn or done > 0

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clew.archive import files, process
-from clew.archive.home import make, runs_folder
+from clew.archive.home import runs_folder
 from clew.archive.model import DIFF, END, RUN, End, Git, Label, Listing, Record, Run
 from clew.errors import ClewError, did_you_mean
 from clew.home import home as nearest_home
+from clew.home import make
 
 STAGING, GONE = ".new-", ".gone-"
 QUIET_SECONDS = 3600.0
@@ -71,7 +72,7 @@ def _create(folder: str, table: dict[str, Any], slug: str, now: int, diff: bytes
             name = _name(now, slug)
             staged, final = os.path.join(folder, STAGING + name), os.path.join(folder, name)
             try:
-                os.mkdir(staged)
+                os.mkdir(staged, 0o700)
             except FileExistsError:
                 continue
             if diff:

@@ -12,6 +12,7 @@ import time
 from typing import Any, NamedTuple
 
 from clew.errors import ClewError
+from clew.home import make
 from clew.records import exact
 from clew.records.case import KINDS, Entry
 
@@ -32,11 +33,11 @@ def create(folder: str, data: dict[str, Any]) -> None:
     """Make a new case folder with its first entry. The folder must not exist."""
     above = os.path.dirname(folder)
     try:
-        os.makedirs(above, exist_ok=True)
+        make(above)
     except OSError as error:  # a file in its place among them, which must not pass for a case of that name
         raise ClewError(f"cannot create a case in {above}: {error.strerror}.") from error
     try:
-        os.mkdir(folder)
+        os.mkdir(folder, 0o700)
     except FileExistsError:
         raise
     except OSError as error:
@@ -56,7 +57,7 @@ def append_all(folder: str, entries: list[tuple[str, dict[str, Any]]]) -> list[i
     lines = [_line(kind, data) for kind, data in entries]
     path = os.path.join(folder, NAME)
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:
         raise ClewError(f"cannot write to {path}: {error.strerror}.") from error
     try:

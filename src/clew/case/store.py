@@ -10,7 +10,7 @@ from typing import Any
 
 from clew.case import log
 from clew.errors import ClewError, did_you_mean
-from clew.home import home
+from clew.home import home, private
 from clew.records.case import Case, Closing, Entry, HeldClue, Note, Own, Preflight, Worry
 from clew.records.clue import Clue
 
@@ -46,7 +46,7 @@ def make_current(name: str) -> None:
     path = os.path.join(_cases(), "current")
     part = os.path.join(_cases(), f".current.{os.getpid()}")
     try:
-        with open(part, "w", encoding="utf-8") as file:
+        with open(part, "w", encoding="utf-8", opener=private) as file:
             file.write(name + "\n")
         os.replace(part, path)
     except OSError as error:

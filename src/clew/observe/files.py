@@ -16,6 +16,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple
 
+from clew.home import private
 from clew.observe.guard import release
 from clew.observe.places import is_users, users_place
 from clew.records import exact
@@ -123,7 +124,7 @@ def write(path: str) -> None:
         for held in opened()
     ]
     with suppress(OSError):
-        with open(f"{path}.part", "w", encoding="ascii") as file:
+        with open(f"{path}.part", "w", encoding="ascii", opener=private) as file:
             file.write(exact.dumps(rows))
         os.replace(f"{path}.part", path)
         _files.kept = count

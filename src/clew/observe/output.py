@@ -90,7 +90,7 @@ class OutputCopy:
         if not self._lines:
             return
         text, self._lines, self._size = "\n".join(self._lines) + "\n", [], 0
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.write(handle, text.encode())
         finally:

@@ -18,6 +18,7 @@ import time
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
+from clew.home import private
 from clew.records import exact
 
 FLAG, CLUES = "progress", "progress-clues"
@@ -98,7 +99,7 @@ class ProgressLine:
         said = line(state, columns - 2)
         if said:
             self.clear()
-            with open(self.flag, "w", encoding="ascii"):
+            with open(self.flag, "w", encoding="ascii", opener=private):
                 pass
             os.write(2, f"\0337\033[{columns - len(said)}G{said}\0338".encode("ascii"))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from clew.home import private
 from clew.observe.places import is_users, shown, users_code
 from clew.observe.watch import Backward, Batch, Clip, Judged, LossCall, OptimizerEvent, Watch, when_sampled
 from clew.records import exact
@@ -143,7 +144,7 @@ class Settings(Watch):
                 place = Place(shown(code.co_filename), code.co_firstlineno, symbol=code.co_qualname)
                 rows.append({"name": "ran", "value": 0.0, "where": place.to_json()})
         if rows:
-            with open(path, "w", encoding="ascii") as file:
+            with open(path, "w", encoding="ascii", opener=private) as file:
                 file.write(exact.dumps(rows))
 
 

@@ -21,6 +21,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from clew.home import private
 from clew.observe import files
 from clew.observe.guard import own_part, release
 from clew.observe.output import OutputCopy
@@ -159,7 +160,7 @@ class Session:
                 if stream is not None and not stream.closed:
                     stream.flush()
             os._exit(0)
-        with open(os.path.join(self.folder, "stopped"), "w", encoding="ascii") as file:
+        with open(os.path.join(self.folder, "stopped"), "w", encoding="ascii", opener=private) as file:
             file.write(str(recorder.step))
         raise SystemExit(0)
 
@@ -220,14 +221,16 @@ class Session:
             path = os.path.join(self.folder, f"sources-{self.pid}")
             with (
                 suppress(OSError),
-                open(path, "w", encoding="utf-8", errors="surrogateescape") as file,
+                open(path, "w", encoding="utf-8", errors="surrogateescape", opener=private) as file,
             ):
                 file.write("\n".join(sorted(self.sources)) + "\n")
 
     def trouble(self, sentence: str) -> None:
         with (
             suppress(OSError),
-            open(os.path.join(self.folder, f"trouble-{os.getpid()}.txt"), "a", encoding="utf-8") as file,
+            open(
+                os.path.join(self.folder, f"trouble-{os.getpid()}.txt"), "a", encoding="utf-8", opener=private
+            ) as file,
         ):
             file.write(" ".join(sentence.split()) + "\n")
 

@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from clew.home import private
 from clew.records import exact
 
 BUFFERED = 256
@@ -33,7 +34,7 @@ class Stream:
         if not self._lines:
             return
         text, self._lines = "\n".join(self._lines) + "\n", []
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             os.write(handle, text.encode())
         finally:
@@ -42,7 +43,7 @@ class Stream:
     def whole(self, path: str, value: Any) -> None:
         """Replace a file in one go."""
         part = f"{path}.part"
-        with open(part, "w", encoding="ascii") as file:
+        with open(part, "w", encoding="ascii", opener=private) as file:
             file.write(exact.dumps(value))
         os.replace(part, path)
 

@@ -310,7 +310,7 @@ class Taper(Watch):
         if size > MOST_STATE:
             self.end(f"its parameters take {size >> 20} MiB, more than the {MOST_STATE >> 20} MiB that are kept")
             raise Uncut(self.why)
-        os.makedirs(self.folder, exist_ok=True)
+        os.makedirs(self.folder, 0o700, exist_ok=True)
         files.write_tensors(self.folder, files.START, held)
         files.write_tape(self.folder, found.tape)
         self.signature = signature(found.tape)

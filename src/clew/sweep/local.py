@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple
 from clew.archive import code, metrics, runs
 from clew.archive.model import OUTPUT, Run
 from clew.archive.output import OutputLog
+from clew.home import private
 from clew.records.trace import Series
 from clew.sweep.plan import Job, Plan
 from clew.sweep.sources import sources
@@ -142,6 +143,7 @@ def run_one(plan: Plan, group: str, job: Job, gpu: str, digest: str, options: Op
     cwd = os.path.abspath(options.cwd)
     held = runs.begin(job.command, cwd, script_of(job), labels=labels(plan, group, job, digest), home=options.home)
     code.snapshot(held, sources(job.command, cwd))
+    open(held.path("sweep-metrics.jsonl"), "a", opener=private).close()
     environment = {**os.environ, METRICS_FILE: held.path("sweep-metrics.jsonl"), **named_for(group)}
     environment.setdefault("PYTHONUNBUFFERED", "1")
     if gpu:

@@ -15,6 +15,7 @@ import os
 from typing import Any
 
 from clew.errors import ClewError
+from clew.home import private
 from clew.reading import text
 from clew.records import exact
 from clew.tape.model import Tape, from_json, to_json
@@ -36,7 +37,7 @@ def library() -> Any:
 
 def write_json(folder: str, name: str, table: Any) -> None:
     path = os.path.join(folder, name)
-    with open(path + ".new", "w", encoding="ascii") as file:
+    with open(path + ".new", "w", encoding="ascii", opener=private) as file:
         file.write(exact.dumps(table))
     os.replace(path + ".new", path)
 

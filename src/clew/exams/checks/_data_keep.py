@@ -12,6 +12,7 @@ import torch
 
 from clew.exams.batches import Batch, take
 from clew.exams.checks._data_tables import shown_inputs
+from clew.home import private
 
 MOST_COLUMNS = 64
 SMALLEST = 128
@@ -28,7 +29,7 @@ class Shown(NamedTuple):
 def keep(folder: str, batch: Batch, shown: Sequence[Shown]) -> list[str]:
     """Writes the examples into the folder, best first; returns the paths of what was written. `index.tsv` says what
     each of them is, and holds the values themselves where the inputs are rows of a table."""
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(folder, 0o700, exist_ok=True)
     written = []
     lines: list[list[str]] = []
     for number, item in enumerate(shown):
@@ -90,6 +91,6 @@ def _plain(name: str) -> str:
 
 def _write(folder: str, name: str, content: bytes) -> str:
     path = os.path.join(folder, name)
-    with open(path, "wb") as file:
+    with open(path, "wb", opener=private) as file:
         file.write(content)
     return path

@@ -38,7 +38,8 @@ def _start() -> None:
             from clew.observe import start
         start.begin(folder)
     except Exception as error:  # noqa: BLE001  # the script comes first; what failed is said in the report
-        with open(os.path.join(folder, f"trouble-{os.getpid()}.txt"), "a", encoding="utf-8") as file:
+        path = os.path.join(folder, f"trouble-{os.getpid()}.txt")
+        with open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(f"could not start observing: {type(error).__name__}: {error}\n")
 
 
