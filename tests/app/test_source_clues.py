@@ -175,3 +175,54 @@ def test_what_no_training_step_runs_is_not_the_fault_of_a_run(tmp_path: Path, ki
     clew_run(tmp_path, "--no-exams", "--json", "out.json", "train.py")
     clues = json.loads((tmp_path / "out.json").read_text())["clues"]
     assert [clue["outcome"] for clue in clues if clue["test"] == "source_loss_double_softmax"] == [outcome]
+
+
+SCALED = """import numpy as np
+import torch
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+torch.manual_seed(0)
+X = np.random.default_rng(0).normal(size=(300, 4)) * 3 + 1
+y = torch.tensor((X[:, 0] > 1).astype(np.int64))
+X_train, X_val = X[:240], X[240:]
+scaler = StandardScaler()
+
+
+def prepared(X_train, X_val):
+    return scaler.fit_transform(X_train), scaler.{how}(X_val)
+
+
+def spare(X_val):
+    return scaler.fit_transform(X_val)
+
+
+X_train, X_val = prepared(X_train, X_val)
+model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+data = torch.utils.data.TensorDataset(torch.tensor(X_train, dtype=torch.float32), y[:240])
+for epoch in range(8):
+    for batch, labels in torch.utils.data.DataLoader(data, batch_size=24, shuffle=True):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(batch), labels)
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        right = model(torch.tensor(X_val, dtype=torch.float32)).argmax(1) == y[240:]
+    print(f"epoch {{epoch}} loss {{loss.item():.3f}} val_acc {{right.float().mean():.3f}}")
+"""
+
+
+@pytest.mark.parametrize(("how", "outcome"), [("transform", "absent"), ("fit_transform", "certain")])
+def test_no_health_above_a_line_that_lint_is_certain_of(tmp_path: Path, how: str, outcome: str) -> None:
+    script(tmp_path, SCALED.format(how=how))
+    said = clew_run(tmp_path, "--no-exams", "--json", "out.json", "train.py")
+    table = json.loads((tmp_path / "out.json").read_text())
+    assert [c["outcome"] for c in table["clues"] if c["test"] == "source_data_leak_split"] == [outcome]
+    report = said.out[said.out.index("train.py: 80 steps") :]
+    if outcome == "absent":
+        assert "CLW501" not in report, "what nothing calls is not executed"
+    else:
+        assert table["verdict"] in ("fault", "suspect")
+        assert "train.py:14" in report.split("\n\n")[1], "it comes first on the page"
+        assert "CLW501" in report.split("\n\n")[1]

@@ -7,7 +7,9 @@ looked for and did not find gives a clue too.
 
 import ast
 import os
+import re
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable
 
 from clew.case.clues import answered
@@ -15,7 +17,7 @@ from clew.knowledge.model import Knowledge
 from clew.lint.files import Settings, settings
 from clew.lint.model import CONFIDENCES, Finding
 from clew.lint.run import run
-from clew.reading import whole
+from clew.lint.source import Unreadable, decode, read_bytes
 from clew.records.clue import Clue
 from clew.records.place import Place, near
 
@@ -38,8 +40,9 @@ def source_clues(
     except Exception as error:  # noqa: BLE001 - see above
         return [], f"the source could not be checked: {type(error).__name__}: {error}".split("\n")[0]
     by_cause: dict[str, list[Finding]] = {}
+    words = Counter(word for path in dict.fromkeys(here) for word in re.findall(r"\w+", source(path)))
     for finding in result.findings:
-        if ran and finding.rule.startswith(OF_STEPS) and not took_part(finding, ran):
+        if ran and (uncalled(finding, words) or (finding.rule.startswith(OF_STEPS) and not took_part(finding, ran))):
             continue
         by_cause.setdefault(finding.cause, []).append(finding)
     clues = [clue(knowledge, cause, by_cause.get(cause, [])) for cause in sorted({*result.asked, *by_cause})]
@@ -52,18 +55,39 @@ def took_part(finding: Finding, ran: Collection[tuple[str, int]]) -> bool:
     return first is None or (os.path.realpath(finding.path), first) in ran
 
 
+def uncalled(finding: Finding, words: Counter[str]) -> bool:
+    """Whether a finding stands in a plain function whose name no file of the run mentions again: its lines never run.
+    Methods and decorated functions may be called by a library."""
+    held = innermost(finding.path, finding.line)
+    if held is None or held.decorator_list or [item.arg for item in held.args.args[:1]] in (["self"], ["cls"]):
+        return False
+    return words[held.name] == 1
+
+
 def holding(path: str, line: int) -> int | None:
     """The first line of the innermost function around a line, with its decorators."""
+    held = innermost(path, line)
+    return None if held is None else min([held.lineno, *(item.lineno for item in held.decorator_list)])
+
+
+def innermost(path: str, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     try:
-        tree = ast.parse(whole(path))
-    except (OSError, ValueError, SyntaxError):
+        tree = ast.parse(source(path))
+    except (ValueError, SyntaxError):
         return None
     around = [
-        min([node.lineno, *(held.lineno for held in node.decorator_list)])
+        node
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
     ]
-    return max(around, default=None)
+    return max(around, key=lambda node: node.lineno, default=None)
+
+
+def source(path: str) -> str:
+    try:
+        return decode(read_bytes(path))
+    except Unreadable:
+        return ""
 
 
 def wanted(path: str) -> Settings:
