@@ -119,6 +119,8 @@ def _launched(
     sample: str = "auto",
     _tick: Any = None,
     capture: bool = False,
+    _instruments: bool = True,
+    _told: Any = None,
 ) -> Any:
     import time
 
@@ -164,6 +166,7 @@ def _script(torch: Any, words: list[str], folder: str, env: dict[str, str]) -> N
     except SystemExit as stop:
         status = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except BaseException:  # noqa: BLE001  # as the interpreter would
+        sys.last_value = sys.exc_info()[1]
         sys.excepthook(*sys.exc_info())
         status = 1
     atexit._run_exitfuncs()

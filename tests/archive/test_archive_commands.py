@@ -37,7 +37,7 @@ def made(*words: str, source: str = "print('hello')\n", verdict: str = "healthy"
     log = OutputLog.of(run.folder)
     log.write("out", "epoch 1 \033[31mloss\033[0m 2.3\n")
     log.write("err", "a warning\n")
-    log.close()
+    log.flush()
     points = [["loss", "", step, 1.0 / (step + 1)] for step in range(40)] + [["norm", "head.weight", 3, math.nan]]
     Path(run.path("trace-9.jsonl")).write_text("".join(exact.dumps(point) + "\n" for point in points))
     if end:

@@ -50,7 +50,7 @@ def test_text_comes_back_in_order(tmp_path: Path, pieces: list[tuple[str, str]],
         log = OutputLog(str(tmp_path / OUTPUT), time.monotonic())
         for stream, text in pieces:
             log.write(stream, text)
-        log.close()
+        log.flush()
     finally:
         output.PIECE = before
     said, damage = read(tmp_path)
@@ -69,7 +69,7 @@ def test_a_line_is_in_the_file_as_soon_as_it_ends(tmp_path: Path) -> None:
     assert [item.text for item in read(tmp_path)[0]] == ["epoch 1: loss 2.3\n"]
     log.write("err", "a warning")
     assert [item.text for item in read(tmp_path)[0]] == ["epoch 1: loss 2.3\n", "half a line"]
-    log.close()
+    log.flush()
     assert read(tmp_path)[0][-1].stream == "err"
 
 
@@ -111,16 +111,16 @@ def test_a_fork_does_not_print_twice(tmp_path: Path) -> None:
         os._exit(0)
     os.waitpid(child, 0)
     log.write("out", "parent\n")
-    log.close()
+    log.flush()
     assert [item.text for item in read(tmp_path)[0]] == ["child\n", "pending parent\n"]
 
 
 def test_a_full_disk_never_stops_the_script() -> None:
     log = OutputLog("/dev/full", time.monotonic())
     log.write("out", "lost\n")
-    log.close()
-    assert log.lost == 5
-    assert log.failed == "No space left on device"
+    log.flush()
+    assert log.file.missing == 1
+    assert log.file.failed == "No space left on device"
 
 
 def test_the_last_lines(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_the_last_lines(tmp_path: Path) -> None:
     for index in range(30):
         log.write("out", f"line {index}\n")
     log.write("err", "Traceback: no line end")
-    log.close()
+    log.flush()
     last, remarks = output.tail(Run("run", str(tmp_path)), 3)
     assert last == ["line 28", "line 29", "Traceback: no line end"]
     assert not remarks

@@ -15,6 +15,7 @@ from loops_data import Grouped, Items, Stream, answer, by_slices, classes, fit, 
 from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset, WeightedRandomSampler
 
+from clew.archive.files import Damage
 from clew.observe.collect import read_series
 from clew.observe.hooks import watching
 from clew.observe.ranks import joined
@@ -603,7 +604,7 @@ def two_ranks(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[
             assert not recorder.broken
             assert "compared after" in recorder.answers()[0]["unclear"]
             recorder.stream.flush()
-            traces.append(read_series(recorder.stream.path))
+            traces.append(read_series(recorder.stream.path, Damage()))
         told = joined(traces)
         if isinstance(told, Unclear):
             return {"outcome": "unclear"}

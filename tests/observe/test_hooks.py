@@ -20,10 +20,11 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import clew
+from clew.archive.metrics import read_numbers
 from clew.observe.hooks import REMEMBERED, Hooks, watching
 from clew.observe.losses import values_of
 from clew.observe.recorder import SHARE, SPARSE, SPARSEST, Recorder, spacing
-from clew.observe.stream import Stream, read_numbers
+from clew.observe.stream import Stream
 from clew.observe.watch import EVENTS, Answer, Watch, when_sampled
 from clew.records import exact
 from clew.records.clue import Unclear

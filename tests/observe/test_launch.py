@@ -9,15 +9,19 @@ import signal
 import subprocess
 import sys
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import IO
 
 import pytest
 from launching import CLEW, Ran, answers, bare, clew_run, ended, run_folder, script, start, troubles
 
+from clew.archive import output
+from clew.archive.files import Damage
+from clew.archive.model import Run
 from warm import warm_run
 
-VERDICTS = ("FAULT", "SUSPECT", "HEALTHY", "NOTHING FOUND")
+VERDICTS = ("FAULT", "SUSPECT", "HEALTHY", "NOTHING FOUND", "NO TRAINING")
 
 TRAINS = """
 import torch
@@ -163,10 +167,13 @@ def test_a_run_without_standard_output(tmp_path: Path) -> None:
 
 
 def test_what_was_printed_is_kept_in_order(tmp_path: Path) -> None:
-    script(tmp_path, "import sys\nprint('one')\nprint('two', file=sys.stderr)\nprint('three', end='')")
+    script(
+        tmp_path, TRAINS + "train(1)\nimport sys\nprint('one')\nprint('two', file=sys.stderr)\nprint('three', end='')"
+    )
     clew_run(tmp_path, "--quiet", "train.py")
-    lines = [json.loads(line) for line in (run_folder(tmp_path) / "output.jsonl").read_text().splitlines()]
-    assert [(line["s"], line["text"]) for line in lines] == [("out", "one\n"), ("err", "two\n"), ("out", "three")]
+    said = output.read(Run("", str(run_folder(tmp_path))), Damage())
+    joined = [(name, "".join(item.text for item in items)) for name, items in groupby(said, lambda item: item.stream)]
+    assert joined == [("out", "one\n"), ("err", "two\n"), ("out", "three")]
 
 
 # --- how it ends
@@ -278,7 +285,7 @@ def test_a_killed_script_leaves_what_was_written(tmp_path: Path) -> None:
     assert not held["final"]
     assert held["steps"] >= 10
     assert any("measured" in answer for answer in held["answers"])
-    assert json.loads((tmp_path / "out.json").read_text())["run"]["steps"] == held["steps"]
+    assert json.loads((tmp_path / "out.json").read_text())["run"]["steps"] == 12
 
 
 # --- surroundings

@@ -24,8 +24,8 @@ from loops_network import (
 )
 from torch import Tensor, nn
 
+from clew.archive.metrics import read_numbers
 from clew.observe.hooks import watching
-from clew.observe.stream import read_numbers
 from clew.observe.watch import Watch
 from clew.observe.watches._network_graph import norms
 from clew.observe.watches.activation_saturation import ActivationSaturation

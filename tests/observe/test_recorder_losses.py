@@ -15,11 +15,11 @@ from hypothesis import strategies as some
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from clew.archive.metrics import read_numbers
 from clew.observe.baseline import Targets, entropy
 from clew.observe.hooks import watching
 from clew.observe.losses import CURVES
 from clew.observe.recorder import Recorder
-from clew.observe.stream import read_numbers
 
 Curves = dict[tuple[str, str], list[tuple[int, float]]]
 

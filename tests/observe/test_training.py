@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from loops_training import SOUND, Loop, accumulated, amp, answers, frozen, in_order, loader, mlp, text_at
 
+from clew.archive.metrics import read_numbers
 from clew.knowledge import load
 from clew.observe.hooks import watching
-from clew.observe.stream import read_numbers
 from clew.observe.watch import Watch
 from clew.observe.watches._training_values import fingerprint
 from clew.observe.watches.accumulation_scaling import AccumulationScaling

@@ -81,11 +81,11 @@ def printed(held: Run) -> dict[str, Series]:
     if not text.strip():
         return {}
     path = held.path("printed.txt")
-    with open(path, "w", encoding="utf-8", errors="replace") as file:
-        file.write(text)
     try:
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
         return {item.name: item for item in read_log(path).series}
-    except ClewError:
+    except (ClewError, OSError):
         return {}  # no numbers among the words: nothing was printed that could be read
 
 

@@ -6,12 +6,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable
+from threading import Timer
 from typing import Any, NamedTuple
 
 from clew.archive.model import OBSERVED, Run
 from clew.evidence.words import ERASE
 from clew.home import private
+from clew.observe.launch import Told
 from clew.records import exact
 from clew.records.clue import Clue
 
@@ -28,6 +31,8 @@ class Exams(NamedTuple):
 
 
 NONE = Exams()
+GRACE = 1.5
+"""Seconds in which a process that shall end may hand over what it has."""
 
 
 def captures(run: Run) -> list[str]:
@@ -35,12 +40,20 @@ def captures(run: Run) -> list[str]:
 
 
 def examine(
-    run: Run, clues: Iterable[Clue], budget: float, domain: str, say: Callable[[str], None] | None, live: bool
+    run: Run,
+    clues: Iterable[Clue],
+    budget: float,
+    domain: str,
+    say: Callable[[str], None] | None,
+    live: bool,
+    told: Told,
 ) -> Exams:
-    """Make exams for at most `budget` seconds. Ctrl-C ends them and keeps what was learned."""
+    """Make exams for at most `budget` seconds, the start of their process counted. Ctrl-C ends them and keeps what was
+    learned."""
     with open(run.path(OBSERVED), "w", encoding="ascii", opener=private) as file:
         file.write(exact.dumps([clue.to_json() for clue in clues]))
-    words = [sys.executable, "-m", "clew.exams.worker", os.path.abspath(run.folder), repr(budget), domain]
+    until = time.monotonic() + budget
+    words = [sys.executable, "-m", "clew.exams.worker", os.path.abspath(run.folder), repr(until), domain]
     errors = run.path("exams-errors.txt")
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the worker hears it too, and ends with what it has
     try:
@@ -48,12 +61,25 @@ def examine(
             worker = subprocess.Popen(
                 words, stdout=subprocess.PIPE, stderr=wrong, text=True, preexec_fn=_hear_the_keyboard
             )
+            late = Timer(budget + GRACE, worker.kill)
+            late.daemon = True
+            late.start()
+
+            def stop() -> None:
+                worker.send_signal(signal.SIGINT)
+                Timer(GRACE, worker.kill).start()
+
+            told.stop = stop
             assert worker.stdout is not None
-            found = _listen(worker.stdout, say, live)
+            found = _listen(worker.stdout, say, live, until - budget, budget)
             status = worker.wait()
+            late.cancel()
+            told.stop = None
     finally:
         signal.signal(signal.SIGINT, before)
     os.remove(run.path(OBSERVED))
+    if status and time.monotonic() > until:
+        return found._replace(ended=f"the budget of {budget:.0f} s was spent", seconds=budget)
     if status:
         with open(errors, encoding="utf-8", errors="replace") as file:
             last = ([line.strip() for line in file if line.strip()] or [f"status {status}"])[-1]
@@ -66,7 +92,7 @@ def _hear_the_keyboard() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _listen(lines: Iterable[str], say: Callable[[str], None] | None, live: bool) -> Exams:
+def _listen(lines: Iterable[str], say: Callable[[str], None] | None, live: bool, began: float, budget: float) -> Exams:
     found = NONE
     for line in lines:
         try:
@@ -78,7 +104,7 @@ def _listen(lines: Iterable[str], say: Callable[[str], None] | None, live: bool)
             more = f" and {len(table['plan']) - 5} more" if len(table["plan"]) > 5 else ""
             say(f"exams on the captured step, about {max(table['seconds'], 1):.0f} s: {names}{more}; Ctrl-C ends them")
         elif "clue" in table:
-            found = found._replace(clues=(*found.clues, Clue.from_json(table["clue"])))
+            found = found._replace(clues=(*found.clues, Clue.from_json(table["clue"])), made=found.made + 1)
         elif "ended" in table:
             found = found._replace(ended=table["ended"], seconds=table["seconds"], made=table["made"])
             found = found._replace(notes=(*found.notes, *table["notes"]))
@@ -87,7 +113,8 @@ def _listen(lines: Iterable[str], say: Callable[[str], None] | None, live: bool)
         elif "notes" in table:
             found = found._replace(notes=(*found.notes, *table["notes"]))
         if live and "at" in table:
-            _draw(f"clew: {table['at'].replace('_', ' ')} {table['share']:4.0%}")
+            spent = f"{time.monotonic() - began:.0f} of {budget:.0f} s"
+            _draw(f"clew: exams, {spent}: {table['at'].replace('_', ' ')} {table['share']:4.0%}")
     if live:
         _draw("")
     return found

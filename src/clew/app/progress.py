@@ -31,7 +31,7 @@ class CluesSoFar:
         knowledge = load()
         found: dict[str, None] = {}
         for path in self.seen:
-            for clue in clues_of(knowledge, read_process(path, trace=False)):
+            for clue in clues_of(knowledge, read_process(path, whole=False)):
                 outcome = knowledge.tests[clue.test].outcome(clue.outcome)
                 if outcome is not None and outcome.kind == "seen":
                     found[clue.test] = None

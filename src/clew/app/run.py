@@ -2,8 +2,12 @@
 
 import os
 import shlex
+import shutil
+import signal
 import sys
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from clew import reading
@@ -18,13 +22,16 @@ from clew.app.repeat import repeat
 from clew.app.settings import Met, functions_run, settings_places, with_lines
 from clew.app.tables import look_into
 from clew.archive import code, runs
-from clew.archive.model import PAGE, REPORT, Run, SourceFile
+from clew.archive.files import write_whole
+from clew.archive.model import PAGE, REPORT, RUN, Run, SourceFile
+from clew.archive.runs import signal_name
 from clew.case.clues import join
 from clew.case.verdict import Verdict
+from clew.errors import ClewError
 from clew.home import private
 from clew.knowledge.base import load
-from clew.observe.collect import Process, clues_of, processes, rank_clues
-from clew.observe.launch import Ended, command_for, launch
+from clew.observe.collect import Crash, Process, clues_of, processes, rank_clues, read_crash
+from clew.observe.launch import Ended, Told, command_for, launch
 from clew.observe.progress import sweep
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue
@@ -43,8 +50,7 @@ NOT_DRAWN = (
 MOST_NEXT = 5
 LEADING = 8
 SURE = ("certain", "likely")
-BUDGET = 60.0
-"""Seconds for exams, where nothing else is said."""
+SHORTEST, BUDGET = 10.0, 60.0
 
 
 class Done(NamedTuple):
@@ -55,13 +61,17 @@ class Done(NamedTuple):
     ended: Ended
     parts: list[Process]
     seen: CaseView
+    said: list[str]  # what could not be kept
     files: tuple[DataFile, ...] = ()
     exams: Exams = NONE
+    crash: Crash | None = None
+    kept: bool = True  # False where there was no training
 
 
 class Options(NamedTuple):
     """How to run it. `progress`: standard error is a terminal, and somebody may be looking. `twice`: run it again and
-    compare; `say` is told before. `exams` are made on the captured step for at most `budget` seconds."""
+    compare; `say` is told before. `exams` are made on the captured step for at most `budget` seconds; 0: as long
+    as the run took, within SHORTEST and BUDGET."""
 
     steps: int = 0
     sample: str = "auto"
@@ -70,43 +80,110 @@ class Options(NamedTuple):
     twice: bool = False
     say: Callable[[str], None] | None = None
     exams: bool = True
-    budget: float = BUDGET
+    budget: float = 0.0
     keep_capture: bool = False
     instruments: bool = True
 
 
-def run(words: list[str], module: str, launcher: bool, options: Options) -> Done:
-    """Run the command to its end, weigh what was seen, and keep all of it."""
+class Watched(NamedTuple):
+    """A command that has ended, and is to be judged. `held` is None where no folder could be made for the run."""
+
+    held: Run | None
+    command: list[str]
+    script: str
+    ended: Ended
+    domain: str
+    options: Options
+
+
+def watch(words: list[str], module: str, launcher: bool, options: Options, told: Told) -> Watched:
+    """Run the command to its end, under observation wherever a folder can be written."""
     domain = known_domain(options.domain)
     command = command_for(words, module, launcher)
     script = module or words[0]
-    held = runs.begin(command, ".", script)
-    tick = CluesSoFar(held.folder) if options.progress else None
+    held = _begin(command, script)
+    tick = CluesSoFar(held.folder) if options.progress and held is not None else None
     capture = options.exams or options.keep_capture
-    ended = launch(command, held.folder, options.steps, options.sample, tick, capture, options.instruments)
+    folder = held.folder if held is not None else ""
+    ended = launch(command, folder, options.steps, options.sample, tick, capture, options.instruments, told)
+    return Watched(held, command, script, ended, domain, options)
+
+
+def _begin(command: list[str], script: str) -> Run | None:
+    try:
+        return runs.begin(command, ".", script)
+    except (ClewError, OSError) as error:
+        why = str(error)
+    try:
+        held = runs.begin(command, ".", script, home=tempfile.mkdtemp(prefix="clew-"))
+    except (ClewError, OSError):
+        warn(f"{why} The script runs without observation.")
+        return None
+    warn(f"{why} This run is kept in {held.folder} instead.")
+    return held
+
+
+def warn(sentence: str) -> None:
+    """What clew itself cannot do, said whether or not a report is wanted."""
+    print(f"clew: {sentence}", file=sys.stderr, flush=True)
+
+
+def judge(held: Run, watched: Watched, told: Told) -> Done:
+    """Weigh what was seen, and keep all of it. A disk without space costs what does not fit on it, and is said."""
+    _, command, script, ended, domain, options = watched
+    if not os.path.isfile(held.path(RUN)):
+        shutil.rmtree(held.folder, ignore_errors=True)
+        raise ClewError(f"the folder of the run was removed while it ran: {held.folder}.")
     sweep(held.folder)
     parts = processes(held.folder)
+    crash = read_crash(held.folder)
+    if not parts and options.instruments and not _own_faults(held) and not troubles(held.folder):
+        done = Done(held, command, ended, parts, seen_in(parts, held, script, domain, []), [], crash=crash)
+        shutil.rmtree(held.folder, ignore_errors=True)
+        return done._replace(seen=_sobered(done, True), kept=False)
+    said: list[str] = []
     if parts:
         domain = domain_seen(parts[0].series, domain)
-    kept = code.snapshot(held, sources(held))
+    kept: tuple[SourceFile, ...] = ()
+    with spared(said):
+        kept = code.snapshot(held, sources(held))
     files = data_files(held)
-    more = [*read_source(held, kept, script), *look_into(held, files)]
-    if options.twice:
+    more: list[Clue] = []
+    with spared(said):
+        more += read_source(held, kept, script)
+    if not told.asked:
+        with spared(said):
+            more += look_into(held, files)
+    if options.twice and not told.asked:
         if options.say is not None:
             options.say("a second time, to compare the losses")
         more.append(repeat(load(), held, command, script, ended, parts, options.sample))
     seen = seen_in(parts, held, script, domain, more)
-    done = Done(held, command, ended, parts, seen, files)
-    if options.exams and not witnessed(seen) and captures(held):
+    done = Done(held, command, ended, parts, seen, said, files, crash=crash)
+    if options.exams and not told.asked and not witnessed(seen) and captures(held):
         clues = [item.clue for item in seen.case.clues]
-        found = examine(held, clues, options.budget, domain, options.say, options.progress)
-        more = join(load(), [[*more], [*found.clues]])
-        done = done._replace(exams=found, seen=seen_in(parts, held, script, domain, more))
+        with spared(said):
+            budget = options.budget or min(max(ended.seconds, SHORTEST), BUDGET)
+            found = examine(held, clues, budget, domain, options.say, options.progress, told)
+            more = join(load(), [[*more], [*found.clues]])
+            done = done._replace(exams=found, seen=seen_in(parts, held, script, domain, more))
     if not options.keep_capture:
         forget(held)
     done = done._replace(seen=_sobered(done, options.instruments))
-    keep(done)
+    with spared(said):
+        keep(done)
     return done
+
+
+@contextmanager
+def spared(said: list[str]) -> Iterator[None]:
+    """A part of the report that there may be no space for."""
+    try:
+        yield
+    except ClewError as error:
+        said.append(str(error))
+    except OSError as error:
+        said.append(f"a part of the report is missing: {error}")
 
 
 def read_source(held: Run, kept: Iterable[SourceFile], script: str) -> list[Clue]:
@@ -120,9 +197,10 @@ def read_source(held: Run, kept: Iterable[SourceFile], script: str) -> list[Clue
         paths = [script]
     clues, trouble = source_clues(load(), paths, functions_run(held))
     if trouble:
-        with open(
-            held.path("trouble-source"), "w", encoding="utf-8", errors="backslashreplace", opener=private
-        ) as file:
+        with (
+            suppress(OSError),
+            open(held.path("trouble-source"), "w", encoding="utf-8", errors="backslashreplace", opener=private) as file,
+        ):
             file.write(trouble)
     return clues
 
@@ -137,18 +215,18 @@ def _sobered(done: Done, instruments: bool) -> CaseView:
     if not instruments:
         says = "The script ran without instruments: its code, settings and output were kept, and nothing was measured."
         return done.seen._replace(verdict=Verdict("undecided", says))
-    steps = steps_of(done.parts)
-    for name in sorted(os.listdir(done.run.folder)):
-        if name.startswith("own-"):
-            with open(done.run.path(name), encoding="utf-8") as file:
-                says = f"{file.read()}, so the error may be clew's. Without instruments: {_bare(done.command)}"
-            return done.seen._replace(verdict=Verdict("undecided", says))
-    if done.seen.verdict.word != "healthy" or (steps and (not done.ended.status or done.ended.signal)):
+    for name in _own_faults(done.run):
+        with open(done.run.path(name), encoding="utf-8") as file:
+            says = f"{file.read()}, so the error may be clew's. Without instruments: {_bare(done.command)}"
+        return done.seen._replace(verdict=Verdict("undecided", says))
+    steps, ended, word = steps_of(done.parts), done.ended, done.seen.verdict.word
+    cut_off = ended.signal and ended.signal != signal.SIGINT  # whoever types Ctrl-C has seen enough
+    if word == "fault" or not (cut_off or (word == "healthy" and (not steps or (ended.status and not ended.signal)))):
         return done.seen
     if not steps:
         says = "No optimiser step was seen, so the training cannot be assessed."
     else:
-        says = f"Nothing odd was seen before the script ended with status {done.ended.status} after {steps} steps."
+        says = f"{how_ended(done)} after {steps} steps, too early to call its training healthy."
     return done.seen._replace(verdict=Verdict("undecided", says))
 
 
@@ -157,12 +235,29 @@ def _bare(command: list[str]) -> str:
     return shlex.join(["clew", "run", "--no-instruments", *words])
 
 
+def how_ended(done: Done) -> str:
+    if done.ended.signal:
+        return f"{signal_name(done.ended.signal)} ended the script"
+    if done.crash is not None:
+        return f"{done.crash.kind} ended the script"
+    return f"The script ended with status {done.ended.status}"
+
+
+def _own_faults(held: Run) -> list[str]:
+    """Of the processes that ended by an error in which clew's code took part."""
+    return (
+        sorted(name for name in os.listdir(held.folder) if name.startswith("own-"))
+        if os.path.isdir(held.folder)
+        else []
+    )
+
+
 def keep(done: Done) -> None:
     """Write the report into the archive, and last of all how the run ended."""
-    with open(done.run.path(REPORT), "w", encoding="utf-8", errors="backslashreplace", opener=private) as file:
-        file.write(pretty(to_json(done)))
-    with open(done.run.path(PAGE), "w", encoding="utf-8", errors="backslashreplace", opener=private) as file:
-        file.write(page(done))
+    with spared(done.said):
+        write_whole(done.run.path(REPORT), pretty(to_json(done)).encode("utf-8", "backslashreplace"), sync=False)
+    with spared(done.said):
+        write_whole(done.run.path(PAGE), page(done).encode("utf-8", "backslashreplace"), sync=False)
     status = None if done.ended.signal else done.ended.status
     runs.finish(
         done.run,
@@ -263,11 +358,26 @@ def facts(done: Done) -> RunFacts:
         done.ended.status,
         len(done.parts),
         near(done.run.folder),
-        troubles(done.run.folder),
+        (*troubles(done.run.folder), *(text for part in done.parts for text in part.missing), *done.said),
         done.files,
         done.exams.notes,
         _exams_line(done.exams),
+        *(_crash_facts(done.crash) if done.crash else ()),
     )
+
+
+def _crash_json(crash: Crash) -> dict[str, Any]:
+    return {**crash._asdict(), "place": crash.place.to_json() if crash.place else None}
+
+
+def _crash_facts(crash: Crash) -> tuple[str, Place | None, str]:
+    says = (f"{crash.kind}: {crash.says}" if crash.says else crash.kind).splitlines()[0]
+    rank = f" (rank {crash.rank})" if crash.rank else ""
+    held = crash.memory
+    memory = [f"{held[name]:.2f} GiB {name}" for name in ("allocated", "reserved") if name in held]
+    memory += [f"{held['resident']:.2f} GiB in main memory"] if "resident" in held else []
+    told = f"Raised {crash.phase or 'outside of model, backward and optimiser'}, in process {crash.pid}{rank}"
+    return says, crash.place, f"{told}{'; ' if memory else ''}{', '.join(memory)}."
 
 
 def _exams_line(held: Exams) -> str:
@@ -277,7 +387,7 @@ def _exams_line(held: Exams) -> str:
 def troubles(folder: str) -> tuple[str, ...]:
     """What clew itself could not do, in its own words, each once."""
     lines: dict[str, None] = {}
-    for name in sorted(os.listdir(folder)):
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         if name.startswith("trouble-"):
             held = reading.text(os.path.join(folder, name)).splitlines()
             lines.update(dict.fromkeys(line.strip() for line in held if line.strip()))
@@ -314,6 +424,7 @@ def to_json(done: Done) -> dict[str, Any]:
         "seconds": done.ended.seconds,
         "exit": done.ended.status,
         "files": files_json(done.files),
+        "crash": _crash_json(done.crash) if done.crash else None,
     }
     table["exams"] = {
         "made": done.exams.made,

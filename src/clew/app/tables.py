@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import suppress
 
 from clew.archive.model import Run
 from clew.data.beside import holds_lines
@@ -29,8 +30,12 @@ def look_into(held: Run, files: tuple[DataFile, ...]) -> list[Clue]:
     except OSError as error:
         said, wrong = "", str(error)
     if wrong:
-        path = os.path.join(held.folder, "trouble-tables")
-        with open(path, "w", encoding="utf-8", errors="replace", opener=private) as file:
+        with (
+            suppress(OSError),
+            open(
+                os.path.join(held.folder, "trouble-tables"), "w", encoding="utf-8", errors="replace", opener=private
+            ) as file,
+        ):
             file.write(f"the check of the data files ended early: {wrong.strip().splitlines()[-1]}\n")
     return _clues(said)
 

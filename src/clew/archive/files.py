@@ -15,6 +15,7 @@ NEWEST = 1
 BLOCK = 1 << 19
 LONGEST = 64 << 20
 LARGEST = 256 << 20
+WAITING = 1 << 20
 _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 _count = 0
 
@@ -35,6 +36,50 @@ def write_whole(path: str, content: bytes, sync: bool = True) -> None:
         if os.path.lexists(part):
             os.unlink(part)
         raise ClewError(f"cannot write {path}: {error.strerror}.") from error
+
+
+class Appender:
+    """Appends lines to a file, also when several processes do so at once. It never raises: lines that find no room wait
+    until there is some, the newest `WAITING` bytes of them. Readers leave out the piece of a line that was cut off.
+
+    The file is opened for each write: a script that closes all files it does not know would otherwise hand the number
+    of this one to a file of its own.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.dropped = 0
+        self.failed = ""
+        self._waiting = b""
+        self._torn = False
+
+    @property
+    def missing(self) -> int:
+        """How many lines are not in the file."""
+        return self.dropped + self._waiting.count(b"\n")
+
+    def write(self, text: str) -> None:
+        """Whole lines."""
+        data = b"\n" * self._torn + self._waiting + text.encode()
+        done = 0
+        try:
+            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            try:
+                while done < len(data):
+                    done += os.write(handle, data[done:])
+            finally:
+                os.close(handle)
+        except OSError as error:
+            self.failed = error.strerror or str(error)
+        whole = data.rfind(b"\n", 0, done) + 1
+        if done > whole and data[done : done + 1] == b"\n":
+            whole = done + 1  # only its end is missing, which the next write begins with
+        self._torn = done > data.rfind(b"\n", 0, done) + 1 or (self._torn and not done)
+        self._waiting = data[whole:].lstrip(b"\n")
+        if len(self._waiting) > WAITING:
+            newest = self._waiting.find(b"\n", len(self._waiting) - WAITING) + 1 or len(self._waiting)
+            self.dropped += self._waiting.count(b"\n", 0, newest)
+            self._waiting = self._waiting[newest:]
 
 
 def write_table(path: str, table: dict[str, Any]) -> None:

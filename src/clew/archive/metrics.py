@@ -51,9 +51,9 @@ def read(run: Run, pid: int | None = None) -> Metrics:
     return Metrics(_series(chosen), processes, source, tuple(remarks))
 
 
-def read_numbers(path: str) -> list[tuple[str, str, int, float]]:
+def read_numbers(path: str, damage: files.Damage | None = None) -> list[tuple[str, str, int, float]]:
     """The numbers of one trace, in order; what is torn or damaged is left out."""
-    blocks = _numbers(path, files.Damage())
+    blocks = _numbers(path, damage or files.Damage())
     return [(name, of, step, float(value)) for block in blocks for name, of, step, value in block]
 
 

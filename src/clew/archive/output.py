@@ -26,19 +26,24 @@ class Said(NamedTuple):
 class OutputLog:
     """Appends what a process prints, line by line; any number of processes may write to one log.
 
-    What is written up to a line end is in the file when `write` returns. A full disk loses text and never raises: it is
-    the user's run that prints. `failed` then says why and `lost` how many characters.
+    What is written up to a line end is in the file when `write` returns, unless `held` bytes may wait for `flush`. A
+    full disk never raises: it is the user's run that prints.
     """
 
-    def __init__(self, path: str, start: float) -> None:
+    def __init__(self, path: str, start: float, held: int = 0) -> None:
         """`start` is `time.monotonic()` at the start of the run: all processes of a machine share that clock."""
-        self.path, self.start = path, start
-        self.lost, self.failed = 0, ""
-        self._handle = -1
-        self._owner = os.getpid()
+        self.start, self.held = start, held
+        self.file = files.Appender(path)
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Also in a forked process: what was pending is its parent's to write, and a lock that one of the parent's
+        threads held is held by nobody here."""
+        self._owner, self._lock = os.getpid(), RLock()
         self._stream, self._pending, self._since = "out", "", 0.0
-        self._torn = False
-        self._lock = RLock()
+        self._lines: list[str] = []
+        self._size = 0
+        self.file = files.Appender(self.file.path)
 
     @classmethod
     def of(cls, folder: str) -> "OutputLog":
@@ -47,60 +52,48 @@ class OutputLog:
         clock = files.read_table(run.path(RUN)).get("clock")
         return cls(run.path(OUTPUT), clock if isinstance(clock, float) else time.monotonic())
 
+    @property
+    def waits(self) -> bool:
+        """Whether anything has not been written yet."""
+        return bool(self._pending or self._lines)
+
     def write(self, stream: str, text: str) -> None:
         if self._owner != os.getpid():
-            self._after_fork()
+            self.begin_anew()
         with self._lock:
             if stream != self._stream:
-                self.flush()
-                self._stream = stream
+                self._line(self._pending)
+                self._stream, self._pending = stream, ""
             if not self._pending:
                 self._since = time.monotonic() - self.start
             self._pending += text
             end = max(self._pending.rfind("\n"), self._pending.rfind("\r")) + 1
             if len(self._pending) - end >= PIECE:
                 end = len(self._pending)
-            if end:
-                whole, self._pending = self._pending[:end], self._pending[end:]
-                self._append(whole)
+            whole, self._pending = self._pending[:end], self._pending[end:]
+            self._line(whole)
+            if self._size > self.held:
+                self._write()
 
     def flush(self) -> None:
-        """Write out what has no line end yet."""
+        """Write out what has no line end yet too."""
         if self._owner != os.getpid():
-            self._after_fork()
+            self.begin_anew()
         with self._lock:
-            if self._pending:
-                whole, self._pending = self._pending, ""
-                self._append(whole)
+            whole, self._pending = self._pending, ""
+            self._line(whole)
+            self._write()
 
-    def close(self) -> None:
-        self.flush()
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-
-    def _after_fork(self) -> None:
-        """The parent writes what it had pending; a lock that one of its threads held is held by nobody here."""
-        self._owner, self._pending, self._lock = os.getpid(), "", RLock()
-
-    def _append(self, text: str) -> None:
+    def _line(self, text: str) -> None:
         for first in range(0, len(text), PIECE):
             piece = text[first : first + PIECE]
-            line = exact.dumps({"s": self._stream, "t": round(self._since, 6), "text": piece}).encode() + b"\n"
-            try:
-                self._put(b"\n" + line if self._torn else line)
-            except OSError as error:
-                self.failed, self.lost = error.strerror or str(error), self.lost + len(piece)
+            self._lines.append(exact.dumps({"s": self._stream, "t": round(self._since, 6), "text": piece}) + "\n")
+            self._size += len(piece)
 
-    def _put(self, line: bytes) -> None:
-        """One write per line: the system keeps appended writes of several processes apart."""
-        if self._handle < 0:
-            self._handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        done = 0
-        while done < len(line):
-            self._torn = self._torn or done > 0
-            done += os.write(self._handle, line[done:])
-        self._torn = False
+    def _write(self) -> None:
+        if self._lines or self.file.missing:
+            text, self._lines, self._size = "".join(self._lines), [], 0
+            self.file.write(text)
 
 
 def read(run: Run, damage: files.Damage) -> Iterator[Said]:

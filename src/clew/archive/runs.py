@@ -142,12 +142,12 @@ def finish(
     if seconds is None:
         clock = table.get("clock")
         seconds = max(0.0, time.monotonic() - clock) if isinstance(clock, float) else 0.0
-    end = End(exit, _signal_name(signal), seconds, steps, verdict, _iso(time.time_ns()))
+    end = End(exit, signal_name(signal), seconds, steps, verdict, _iso(time.time_ns()))
     files.write_table(run.path(END), {**end._asdict(), **({"remark": remark} if remark else {})})
     return end
 
 
-def _signal_name(signal: int | str) -> str:
+def signal_name(signal: int | str) -> str:
     if isinstance(signal, str):
         return signal
     if not signal:

@@ -46,7 +46,7 @@ class FirstSteps:
             try:
                 stamp = os.stat(path).st_mtime_ns
                 if self._seen.get(path) != stamp:
-                    held = read_process(path, trace=False)
+                    held = read_process(path, whole=False)
                     self._seen[path] = stamp
                     self.take({clue.test: clue.outcome for clue in clues_of(load(), held)}, held.steps)
             except (OSError, ClewError):

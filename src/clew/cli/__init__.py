@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from clew import __version__
-from clew.cli.output import screened
+from clew.cli.output import flush_streams, screened
 from clew.errors import ClewError
 
 if TYPE_CHECKING:
@@ -108,9 +108,6 @@ def main(argv: list[str] | None = None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(build())
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
     collecting = gc.isenabled()
     if words[:1] in (["case"], ["why"]):
         gc.disable()  # over before there is any garbage: looking for it in between takes a twentieth of the time
@@ -122,16 +119,11 @@ def main(argv: list[str] | None = None) -> int:
         options = build(words).parse_args(words, Namespace(brief=False))
         options.rest = rest
         status: int = options.act(options)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        flush_streams()
         return status
     except ClewError as error:
         print(f"clew: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # Whoever read our output has stopped; so do we, without a second complaint at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return 130

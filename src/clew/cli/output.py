@@ -1,6 +1,9 @@
 """Writing results: to the terminal, and to files that are either whole or not there."""
 
+import errno
+import io
 import os
+import select
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +16,34 @@ from clew.report.text import Page, use_colour, width
 
 if TYPE_CHECKING:
     from clew.records.clue import Clue
+
+
+class Stream(io.RawIOBase):
+    """A standard stream of clew's own. Where nobody reads it any more, or its disk is full, the rest is dropped: what a
+    command found does not depend on who listens."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+        self.failed: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.handle
+
+    def isatty(self) -> bool:
+        return os.isatty(self.handle)
+
+    def write(self, data: Any) -> int:
+        while not self.failed:
+            try:
+                return os.write(self.handle, data)
+            except BlockingIOError:
+                select.select([], [self.handle], [])
+            except OSError as error:
+                self.failed = error
+        return len(data)
 
 
 class Screen:
@@ -31,12 +62,32 @@ class Screen:
 
 @contextmanager
 def screened() -> Iterator[None]:
+    _secure_streams()
     streams = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (stream and cast(TextIO, Screen(stream)) for stream in streams)
     try:
         yield
     finally:
         sys.stdout, sys.stderr = streams
+
+
+def _secure_streams() -> None:
+    """Put such streams in the place of the standard ones; those of a test or a notebook stay."""
+    for name in ("stdout", "stderr"):
+        held = getattr(sys, name)
+        if held is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # as long as the process
+        elif held is getattr(sys, f"__{name}__"):
+            buffer = io.BufferedWriter(Stream(held.fileno()))
+            by_line = held.line_buffering or name == "stderr"
+            setattr(sys, name, io.TextIOWrapper(buffer, held.encoding, "replace", line_buffering=by_line))
+
+
+def flush_streams() -> None:
+    sys.stdout.flush()
+    failed = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failed", None)
+    if failed is not None and failed.errno != errno.EPIPE:
+        print(f"clew: cannot write to standard output: {failed.strerror}.", file=sys.stderr)
 
 
 def page() -> Page:

@@ -1,4 +1,4 @@
-"""Makes the exams of a run in a process of its own: python -m clew.exams.worker FOLDER BUDGET DOMAIN.
+"""Makes the exams of a run in a process of its own: python -m clew.exams.worker FOLDER UNTIL DOMAIN.
 
 Whatever an experiment does to its process (memory, threads, a crash in native code) stays there. It reads the clues of
 the run from FOLDER/observed.json and says on standard output, one JSON value per line, what is planned, how far it is,
@@ -6,6 +6,7 @@ and what it found.
 """
 
 import sys
+import time
 from typing import Any
 
 from clew.archive.model import OBSERVED
@@ -17,7 +18,8 @@ from clew.records import exact
 from clew.records.clue import Clue
 
 
-def main(folder: str, budget: float, domain: str) -> int:
+def main(folder: str, until: float, domain: str) -> int:
+    """`until` by the monotonic clock, so that the time to start counts."""
     knowledge = load()
     with open(f"{folder}/{OBSERVED}", encoding="ascii") as file:
         clues = [Clue.from_json(table) for table in exact.loads(file.read())]
@@ -27,7 +29,9 @@ def main(folder: str, budget: float, domain: str) -> int:
         say({"notes": [str(error)]})
         return 0
     options = Options(domain=domain, keep=f"{folder}/exams", reproduce=f"clew exam {folder.rpartition('/')[2]} --only ")
+    budget = max(0.0, until - time.monotonic())
     plan = make_plan(subject, knowledge, clues, budget, options)
+    budget = max(0.0, until - time.monotonic())
     say({"plan": [[item.exam.name, item.seconds] for item in plan.first], "seconds": plan.seconds})
     done = examine(subject, knowledge, clues, budget, tell, options, plan)
     say({"ended": done.ended, "seconds": done.seconds, "made": len(done.sats), "notes": notes(plan, subject.parts())})

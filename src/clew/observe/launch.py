@@ -19,6 +19,9 @@ BOOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot")
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 FROM_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends these to the command as well
+ENDING = (signal.SIGTERM, signal.SIGHUP, *FROM_THE_KEYBOARD)
+LEFT_SECONDS = 4.0
+"""From a signal that asks clew to end until it ends by it, with its report out or not."""
 
 
 class Ended(NamedTuple):
@@ -27,6 +30,66 @@ class Ended(NamedTuple):
     status: int
     signal: int
     seconds: float
+
+
+class Told:
+    """What clew is told by signals, from the start of the command until its report is out."""
+
+    def __init__(self) -> None:
+        self.asked = 0  # the first signal that asked to end
+        self.late = 0  # one that came when the command had ended
+        self.stop: Callable[[], None] | None = None  # ends what is being made for the report
+        self.child: subprocess.Popen[bytes] | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Told":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore(*self._before)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def started(self, child: "subprocess.Popen[bytes]") -> None:
+        """From now on; a command that was started with signals ignored has them ignored."""
+        self.child = child
+        for number in (*PASSED_ON, *FROM_THE_KEYBOARD):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before.setdefault(number, signal.signal(number, self._hear))
+
+    def ended(self) -> None:
+        """The keyboard speaks to clew again."""
+        self.child = None
+        self._restore(*FROM_THE_KEYBOARD)
+        if self.asked in PASSED_ON:
+            self._hurry(self.asked)
+
+    def _restore(self, *numbers: int) -> None:
+        for number in numbers:
+            if number in self._before:
+                signal.signal(number, self._before.pop(number))
+
+    def _hear(self, number: int, _: FrameType | None) -> None:
+        if number in ENDING:
+            self.asked = self.asked or number
+        if self.child is not None:
+            if number in PASSED_ON:
+                self.child.send_signal(number)
+        elif number in ENDING:
+            self.late = number
+            self._hurry(number)
+            if self.stop is not None:
+                self.stop()
+
+    def _hurry(self, by: int) -> None:
+        signal.signal(signal.SIGALRM, lambda *_: end_like(by))
+        signal.setitimer(signal.ITIMER_REAL, LEFT_SECONDS)
+
+
+def end_like(number: int) -> None:
+    """End by the signal that ended the script, so that whoever waits for clew sees what they would have seen."""
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(signal.Signals(number))
 
 
 def command_for(words: list[str], module: str = "", launcher: bool = False) -> list[str]:
@@ -72,9 +135,13 @@ def launch(
     tick: Callable[[], None] | None = None,
     capture: bool = False,
     instruments: bool = True,
+    told: Told | None = None,
 ) -> Ended:
     """Run the command to its end. Ctrl-C reaches it as usual; clew itself stays to report. With `tick`, which is called
     twice a second, the observed process shows its progress; with `capture` it keeps a training step for exams."""
+    if told is None:
+        with Told() as told:
+            return launch(command, folder, steps, sample, tick, capture, instruments, told)
     started = time.monotonic()
     try:
         child = subprocess.Popen(
@@ -82,22 +149,14 @@ def launch(
         )
     except OSError as error:
         raise ClewError(f"cannot run {command[0]}: {error.strerror}.") from error
-
-    def pass_on(number: int, _: FrameType | None) -> None:
-        child.send_signal(number)
-
-    before: dict[int, Any] = {number: signal.signal(number, pass_on) for number in PASSED_ON}
-    before |= {number: signal.signal(number, signal.SIG_IGN) for number in FROM_THE_KEYBOARD}
-    try:
-        while True:
-            try:
-                code = child.wait(0.5 if tick else None)
-                break
-            except subprocess.TimeoutExpired:
-                if tick:
-                    tick()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    told.started(child)
+    while True:
+        try:
+            code = child.wait(0.5 if tick else None)
+            break
+        except subprocess.TimeoutExpired:
+            if tick:
+                tick()
+    told.ended()
     killed = -code if code < 0 else 0
     return Ended(128 + killed if killed else code, killed, time.monotonic() - started)

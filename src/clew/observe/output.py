@@ -1,97 +1,100 @@
 """A copy of what the script prints, in order, with the time it was printed.
 
-The file is opened for each write: a script that closes all files it does not know would otherwise hand the number of
-this one to a file of its own.
+What the script flushes and all of standard error is written through; the rest after two seconds at the latest.
 """
 
+import _thread
 import os
 import time
-from _thread import RLock
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
-from clew.records import exact
+from clew.archive.output import OutputLog
 
 if TYPE_CHECKING:
     from clew.observe.progress import ProgressLine
 
-LONGEST = 64 * 1024
-HELD_BYTES = 4096
-HELD_SECONDS = 1.0
+HELD = 4096
+HELD_SECONDS = 2.0
 
 
 class OutputCopy:
     def __init__(self, path: str, started: float) -> None:
-        self.path, self.started, self.pid = path, started, os.getpid()
+        self.log = OutputLog(path, started, HELD)
         self.progress: ProgressLine | None = None
         self.begin_anew()
 
     def begin_anew(self) -> None:
-        """Also in a forked process: what the one before it held is that one's to write."""
-        self.pid = os.getpid()
-        self._lines: list[str] = []
-        self._size = 0
-        self._open: dict[str, str] = {}
-        self._flushed = time.monotonic()
-        self._lock = RLock()  # threads print too; one that another process held is nobody's here
+        """Also in a forked process, which has none of the threads of the one before it."""
+        self.log.begin_anew()
+        self._timer = False
+        self._wake = _thread.allocate_lock()
+        self._wake.acquire()
 
     def attach(self, name: str, stream: TextIO) -> None:
-        """The stream stays the object it is; only its write is followed."""
-        original = stream.write
+        """The stream stays the object it is; only its write and flush are followed."""
         progress = self.progress
         if progress is not None:
             progress.follow(stream)
+        write_it, flush_it = stream.write, stream.flush
 
         def write(text: str) -> Any:
             if progress is not None:
                 with suppress(Exception):
                     progress.before_write(stream, text)
-            done = original(text)
             try:
-                with self._lock:
-                    self._keep(name, text)
-            except Exception:  # noqa: BLE001  # a full disk must not stop the script
-                stream.write = original  # type: ignore[method-assign]
+                done = write_it(text)
+            except BaseException as error:
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without this frame
+                raise
+            try:
+                self._keep(name, text, name == "err" or (_by_line(stream) and "\n" in text))
+            except Exception:  # noqa: BLE001  # the script prints on, whatever becomes of the copy
+                detach()
             return done
 
-        try:
-            stream.write = write  # type: ignore[method-assign]
-        except AttributeError:
-            return
+        def flush() -> None:
+            try:
+                flush_it()
+            except BaseException as error:
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+                raise
+            if self.log.waits:
+                try:
+                    self.log.flush()
+                except Exception:  # noqa: BLE001  # as above
+                    detach()
 
-    def _keep(self, name: str, text: str) -> None:
-        """Whole lines; a progress bar redraws its own with a carriage return."""
-        held = self._open.get(name, "") + text
-        end = max(held.rfind("\n"), held.rfind("\r")) + 1
-        self._open[name] = held[end:][-LONGEST:]
-        if end:
-            self._line(name, held[:end])
-        if self._size > HELD_BYTES or time.monotonic() - self._flushed > HELD_SECONDS:
-            self._write()
+        def detach() -> None:
+            stream.write, stream.flush = write_it, flush_it  # type: ignore[method-assign]
 
-    def _line(self, name: str, text: str) -> None:
-        line = exact.dumps({"s": name, "t": round(time.monotonic() - self.started, 3), "text": text})
-        self._lines.append(line)
-        self._size += len(line)
+        with suppress(AttributeError):
+            stream.write, stream.flush = write, flush  # type: ignore[method-assign]
 
-    def flush(self) -> None:
-        """Everything, also lines that are not whole yet."""
-        for name, rest in self._open.items():
-            if rest:
-                self._line(name, rest)
-        self._open.clear()
-        try:
-            self._write()
-        except OSError:
-            self._lines.clear()
+    def _keep(self, name: str, text: str, through: bool) -> None:
+        self.log.write(name, text)
+        if through:
+            self.log.flush()
+        elif self.log.waits and not self._timer:
+            self._timer = True
+            _thread.start_new_thread(self._later, ())
 
-    def _write(self) -> None:
-        self._flushed = time.monotonic()
-        if not self._lines:
-            return
-        text, self._lines, self._size = "\n".join(self._lines) + "\n", [], 0
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(handle, text.encode())
-        finally:
-            os.close(handle)
+    def _later(self) -> None:
+        self._wake.acquire(timeout=HELD_SECONDS)
+        self.log.flush()
+        self._timer = False
+        if self.log.waits:  # printed meanwhile, when a timer was still there
+            self.log.flush()
+
+    def before_fork(self) -> None:
+        """No thread of clew's may be there when the script forks: Python warns of forks beside threads."""
+        if self._timer:
+            self._wake.release()
+        until = time.monotonic() + 0.1
+        while self._timer and time.monotonic() < until:
+            os.sched_yield()
+
+
+def _by_line(stream: TextIO) -> bool:
+    """Whether the stream itself passes on what is printed at the end of a line."""
+    return bool(getattr(stream, "line_buffering", False) or getattr(stream, "write_through", False))

@@ -23,6 +23,7 @@ from clew.observe.picked import Picked
 from clew.observe.places import users_place
 from clew.observe.recount import Recount
 from clew.observe.stream import Stream
+from clew.observe.tally import NUMBERS, STEPS, Tally
 from clew.observe.watch import EVENTS, Answer, Judged, Saw, Watch
 from clew.records.clue import Unclear
 
@@ -76,6 +77,7 @@ class Recorder:
         self.also_write: Callable[[], None] | None = None
         self.say: Callable[[str], None] | None = None  # for what no test can answer for
         self.stream = Stream(os.path.join(folder, f"trace-{self.pid}.jsonl"))
+        self.tally = Tally(folder)
         self.answers_path = os.path.join(folder, f"answers-{self.pid}.json")
         self.broken: dict[str, str] = {}
         self.models: list[weakref.ref[Any]] = []
@@ -292,6 +294,7 @@ class Recorder:
     def step_done(self) -> None:
         """One optimiser step more."""
         self.step += 1
+        self.tally.put(STEPS, self.step)
         if self.rank is None:
             self.rank = _rank()
         now = time.monotonic()
@@ -325,6 +328,7 @@ class Recorder:
             release(error)
             self._complain(error)
         self.stream.flush()
+        self.tally.put(NUMBERS, self.stream.file.missing)
         self._last_checkpoint = time.monotonic()
         self.stream.whole(self.answers_path, {"final": final, **self.summary(), "answers": self.answers()})
         if self.also_write is not None:

@@ -22,10 +22,11 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from clew.home import private
-from clew.observe import files
+from clew.observe import crash, files
 from clew.observe.guard import own_part, release
 from clew.observe.output import OutputCopy
 from clew.observe.patches import unframe
+from clew.observe.tally import TEXT
 
 WAITED_FOR = ("torch", "sklearn", "pandas", "imblearn", "polars", "h5py", "pyarrow.parquet", "pyarrow.feather")
 
@@ -92,7 +93,7 @@ class Session:
                 self._provenance(name, module)
                 self.write_sources()
                 atexit.register(self.end)  # before torch takes itself apart
-                os.register_at_fork(after_in_child=self.in_child)
+                os.register_at_fork(before=self.copy.before_fork, after_in_child=self.in_child)
             else:
                 self._provenance(name, module)
         except BaseException as error:  # noqa: BLE001  # said in the report; the script goes on unobserved
@@ -160,8 +161,6 @@ class Session:
                 if stream is not None and not stream.closed:
                     stream.flush()
             os._exit(0)
-        with open(os.path.join(self.folder, "stopped"), "w", encoding="ascii", opener=private) as file:
-            file.write(str(recorder.step))
         raise SystemExit(0)
 
     def end(self) -> None:
@@ -172,7 +171,10 @@ class Session:
         try:
             if self.copy.progress is not None:
                 self.copy.progress.clear()
-            self.copy.flush()
+            self.copy.log.flush()
+            crash.write(self.folder, self.started)
+            if recorder is not None:
+                recorder.tally.put(TEXT, self.copy.log.file.missing)
             self.write_sources()
             self.write_files()
             own = own_part(getattr(sys, "last_value", None))
@@ -193,6 +195,8 @@ class Session:
 
     def write_along(self) -> None:
         """What goes with every checkpoint."""
+        if self.recorder is not None:
+            self.recorder.tally.put(TEXT, self.copy.log.file.missing)
         self.write_sources()
         self.write_files()
         if self.copy.progress is not None and self.recorder is not None:

@@ -1,8 +1,10 @@
 """Writing a trace as it happens: one JSON value per line, flushed now and then, whole lines only."""
 
 import os
+from contextlib import suppress
 from typing import Any
 
+from clew.archive.files import Appender
 from clew.home import private
 from clew.records import exact
 
@@ -12,6 +14,7 @@ BUFFERED = 256
 class Stream:
     def __init__(self, path: str) -> None:
         self.path = path
+        self.file = Appender(path)
         self._lines: list[str] = []
         self._heads: dict[tuple[str, str], str] = {}
 
@@ -31,29 +34,17 @@ class Stream:
         return head
 
     def flush(self) -> None:
-        if not self._lines:
-            return
-        text, self._lines = "\n".join(self._lines) + "\n", []
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            os.write(handle, text.encode())
-        finally:
-            os.close(handle)
+        if self._lines or self.file.missing:
+            lines, self._lines = self._lines, []
+            self.file.write("".join(f"{line}\n" for line in lines))
 
     def whole(self, path: str, value: Any) -> None:
-        """Replace a file in one go."""
+        """Replace a file in one go; where there is no room for it, what was there before stays."""
         part = f"{path}.part"
-        with open(part, "w", encoding="ascii", opener=private) as file:
-            file.write(exact.dumps(value))
-        os.replace(part, path)
-
-
-def read_numbers(path: str) -> list[tuple[str, str, int, float]]:
-    """The numbers of a trace; a torn last line is left out."""
-    found = []
-    with open(path, "rb") as file:
-        for raw in file:
-            if raw.endswith(b"\n"):
-                name, of, step, value = exact.loads(raw.decode("ascii"))
-                found.append((str(name), str(of), int(step), float(value)))
-    return found
+        try:
+            with open(part, "w", encoding="ascii", opener=private) as file:
+                file.write(exact.dumps(value))
+            os.replace(part, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(part)

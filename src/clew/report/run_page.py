@@ -48,6 +48,9 @@ class RunFacts(NamedTuple):
     files: tuple[DataFile, ...] = ()
     notes: tuple[str, ...] = ()  # what exams could not replay
     exams: str = ""
+    crash: str = ""  # the exception that ended it
+    crashed_at: Place | None = None
+    crash_told: str = ""  # phase, process, memory
 
     def read(self, most: int = SHOWN) -> str:
         """The data files that were read, a few by name."""
@@ -60,6 +63,13 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
     ranks = f", {facts.processes} processes" if facts.processes > 1 else ""
     ended = f", exit {facts.status}" if facts.status else ""
     page.line(page.paint("─" * min(page.columns, 80), DIM))
+    if facts.crash:
+        place = f"{place_words(facts.crashed_at)}: " if facts.crashed_at else ""
+        page.say(f"{place}{facts.crash}", 0, "", BOLD, RED)
+        if facts.crashed_at:
+            _quote(facts.crashed_at, page)
+        page.say(facts.crash_told, 2, "", DIM)
+        page.line()
     verdict = seen.verdict
     word_shown = page.paint(verdict.shown, VERDICT_COLOURS[verdict.word], BOLD)
     page.line(f"{word_shown}  {facts.script}: {facts.steps} steps in {seconds(facts.seconds)}{ranks}{ended}")

@@ -15,11 +15,11 @@ def use_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def width(stream: TextIO = sys.stdout) -> int:
+def width(stream: TextIO | None = None) -> int:
     """The columns there are, at most 100: longer lines are hard to read."""
     try:
         columns = int(os.environ.get("COLUMNS", "")) if os.environ.get("COLUMNS") else 0
-        columns = columns or os.get_terminal_size(stream.fileno()).columns
+        columns = columns or os.get_terminal_size((stream or sys.stdout).fileno()).columns
     except (OSError, ValueError):
         columns = 80
     return max(40, min(columns, 100))

@@ -140,7 +140,7 @@ def _attempt(
     if lost:
         follow.log.write("err", f"{lost}\n")
         follow.tail = lost
-    follow.log.close()
+    follow.log.flush()
     seconds = time.monotonic() - began
     if follow.found:
         metrics.keep(held, [Series(plan.metric, tuple(range(len(follow.found))), tuple(follow.found))])

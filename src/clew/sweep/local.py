@@ -164,7 +164,7 @@ def run_one(plan: Plan, group: str, job: Job, gpu: str, digest: str, options: Op
         )
     except OSError as error:
         log.write("err", f"cannot start {job.command[0]}: {error.strerror}\n")
-        log.close()
+        log.flush()
         runs.finish(held, 127, seconds=0.0)
         return Done(job, held, 127, "", 0.0, None, f"cannot start {job.command[0]}: {error.strerror}")
     found: list[float] = []
@@ -176,7 +176,7 @@ def run_one(plan: Plan, group: str, job: Job, gpu: str, digest: str, options: Op
     reader.join(timeout=5)
     if process.stdout is not None and not reader.is_alive():
         process.stdout.close()
-    log.close()
+    log.flush()
     seconds = time.monotonic() - began
     found += _from_file(held.path("sweep-metrics.jsonl"), plan.metric)
     if found:
