@@ -20,6 +20,7 @@ from clew.app.known import known_domain
 from clew.app.progress import CluesSoFar
 from clew.app.repeat import repeat
 from clew.app.settings import Met, functions_run, settings_places, with_lines
+from clew.app.source_clues import early_errors
 from clew.app.tables import look_into
 from clew.archive import code, runs
 from clew.archive.files import write_whole
@@ -48,6 +49,7 @@ NOT_DRAWN = (
 )  # fmt: skip
 """Series whose names begin so serve to compare processes or to read the curves, and mean nothing to the eye."""
 MOST_NEXT = 5
+MOST_FORETOLD = 5
 LEADING = 8
 SURE = ("certain", "likely")
 SHORTEST, BUDGET = 10.0, 60.0
@@ -101,6 +103,8 @@ def watch(words: list[str], module: str, launcher: bool, options: Options, told:
     domain = known_domain(options.domain)
     command = command_for(words, module, launcher)
     script = module or words[0]
+    if options.say is not None:
+        _foretell(early_errors(words, module), options.say)
     held = _begin(command, script)
     tick = CluesSoFar(held.folder) if options.progress and held is not None else None
     capture = options.exams or options.keep_capture
@@ -184,6 +188,14 @@ def spared(said: list[str]) -> Iterator[None]:
         said.append(str(error))
     except OSError as error:
         said.append(f"a part of the report is missing: {error}")
+
+
+def _foretell(errors: list[str], say: Callable[[str], None]) -> None:
+    """Errors that the run may end with, before it starts."""
+    for error in errors[:MOST_FORETOLD]:
+        say(error)
+    if len(errors) > MOST_FORETOLD:
+        say(f"and {len(errors) - MOST_FORETOLD} more; clew preflight SCRIPT lists them")
 
 
 def read_source(held: Run, kept: Iterable[SourceFile], script: str) -> list[Clue]:

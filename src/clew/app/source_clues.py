@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from clew.case.clues import answered
 from clew.knowledge.model import Knowledge
@@ -47,6 +47,21 @@ def source_clues(
         by_cause.setdefault(finding.cause, []).append(finding)
     clues = [clue(knowledge, cause, by_cause.get(cause, [])) for cause in sorted({*result.asked, *by_cause})]
     return [item for item in clues if item is not None], "; ".join(f"{one.path}: {one.why}" for one in result.troubles)
+
+
+def early_errors(words: Sequence[str], module: str = "") -> list[str]:
+    """Undefined names and calls that do not fit, of the script among the words of a command or of a module, and of what
+    it imports; each with its place. What goes wrong here must never keep a script from starting."""
+    from clew.lint.early import early
+
+    names = [module.replace(".", os.sep) + ".py", os.path.join(module.replace(".", os.sep), "__main__.py")]
+    paths = [word for word in words if word.endswith(".py")][:1] if not module else names
+    script = next((path for path in paths if os.path.isfile(path)), "")
+    try:
+        found = early(script) if script else []
+    except Exception as error:  # noqa: BLE001 - see above
+        return [f"{script} could not be looked through: {type(error).__name__}: {error}".split("\n")[0]]
+    return [f"{one.path}:{one.line}: {one.says}" for one in found]
 
 
 def took_part(finding: Finding, ran: Collection[tuple[str, int]]) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from clew.app import preflight
 from clew.app.known import known_domain
+from clew.app.source_clues import early_errors
 from clew.cli import complete
 from clew.cli.output import ask, page, show
 from clew.errors import ClewError, nearest
@@ -42,6 +43,8 @@ def _complete(argument: Any, completer: Any) -> None:
 
 def act(options: Namespace) -> int:
     domain = known_domain(options.domain or "general")
+    for error in early_errors([options.script]) if options.script else ():
+        print(error)
     proposed = preflight.dangers(domain)
     if options.surprise or options.worry:
         worries = [_worry(text, proposed) for text in options.worry]
