@@ -28,7 +28,7 @@ PHRASES = {
     r"\b(made|drawn|written|registered|seeded|created) anew": "recreated, redrawn",
     r"\bgo(es)? by example": "per example",
     r"in the place of": "instead of",
-    r"(was|were) not? looked at|that (was|were) looked at": "checked",
+    r"(was|were)( not)? looked at": "checked",
     r"climbs? (the|a|its) loss|made to climb": "maximises the loss",
     r"\brectifiers?\b": "ReLU",
     r"next to nothing": "almost nothing",

@@ -87,7 +87,7 @@ def test_the_place_comes_first_then_the_line_then_what_was_seen() -> None:
     assert lines[4].endswith(" …")
     assert len(lines[4]) <= 80
     assert lines[5].strip() == "~" * (len(lines[4]) - len("  2 | "))
-    assert "  Batch 11, rows affected 1." in lines
+    assert "  measured: batch 11, rows affected 1" in lines
     assert "  read: part0.csv (pandas, 8 rows), part1.csv (pandas, 8 rows), part2.csv" in text
     assert "and 2 more." in text
     assert "o.pt" not in text
@@ -97,7 +97,7 @@ def test_the_place_comes_first_then_the_line_then_what_was_seen() -> None:
 
 def test_a_figure_that_the_sentence_says_is_not_repeated() -> None:
     told = clue("nonfinite_data", "seen", says="batch 11 holds NaN in 1 of 20 rows", batch=11, rows_affected=1, epoch=2)
-    assert "  Epoch 2." in page(*PASSED, told).splitlines()
+    assert "  measured: epoch 2" in page(*PASSED, told).splitlines()
 
 
 def test_without_a_finding_the_signs_come_before_the_guesses() -> None:

@@ -159,9 +159,13 @@ def findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
             says = sentence(clue.says)
             page.say(says, 2)
             told = set(says.translate(dict.fromkeys(map(ord, "(),.:;"), " ")).split())
-            figures = [(name.replace("_", " "), value) for name, value in clue.measured if str(value) not in told]
+            figures = [
+                f"{name.replace('_', ' ')} {number(value)}"
+                for name, value in clue.measured
+                if str(value) not in told and not (isinstance(value, str) and value in says)
+            ]
             if figures:
-                page.say(sentence(", ".join(f"{name} {number(value)}" for name, value in figures)), 2, "", DIM)
+                page.say(", ".join(figures), 2, "measured: ", DIM)
         for place_too in _others(finding.where)[:2]:
             page.say(place_words(place_too), 2, "see also ", DIM)
         if finding.cause.startswith("data.") and facts.read():
