@@ -1,6 +1,7 @@
 """What a watch raises ends in its answer; what a signal raises meanwhile ends in the script."""
 
 import signal
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -146,3 +147,49 @@ def test_without_instruments_a_run_is_only_kept(tmp_path: Path) -> None:
     assert "nothing was measured" in " ".join(ran.out.split())
     (kept,) = (tmp_path / "kept" / "runs").glob("*/output.jsonl")
     assert "builtin_function" in kept.read_text()
+
+
+def test_a_watch_warns_nobody(tmp_path: Path) -> None:
+    """Neither here nor later: what `warnings` knows of the script is as it was."""
+
+    def warns(*_: Any) -> Answer:
+        warnings.warn("from a watch", UserWarning, stacklevel=2)
+        float(torch.ones(1, requires_grad=True))
+        return Reading(held=1.0)
+
+    script_line = "import warnings\nwarnings.warn('of the script')\n"
+    space = {"__name__": "script", "__file__": "script.py"}
+    code = compile(script_line, "script.py", "exec")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        exec(code, space)
+        with watching(tmp_path, [watch_with(before_backward=warns, read=warns)]) as recorder:
+            train()
+            assert recorder.answers()[0].get("measured") == {"held": 1.0}
+        exec(code, space)
+        assert [str(item.message) for item in told] == ["of the script"]
+        warnings.simplefilter("error")
+        with watching(tmp_path, [watch_with(before_backward=warns)]) as recorder:
+            train()
+            assert "measured" in recorder.answers()[0]
+            with recorder.quietly():
+                warnings.filterwarnings("ignore", message="of a module that is imported here")
+        assert [held[0] for held in warnings.filters[:2]] == ["ignore", "error"]
+
+
+WEIGHTED = """
+import torch
+model = torch.nn.Linear(4, 1)
+weight = torch.nn.Parameter(torch.tensor(2.0))
+optimizer = torch.optim.SGD([*model.parameters(), weight], lr=0.01)
+for step in range(24):
+    ((model(torch.randn(8, 4)) ** 2).mean() * weight).backward()
+    if step % 2:
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_nothing_of_clews_reaches_the_streams_of_the_script(tmp_path: Path) -> None:
+    ran = clew_run(tmp_path, "--quiet", script(tmp_path, WEIGHTED))
+    assert (ran.out, ran.err, ran.status) == ("", "", 0)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from clew.observe.guard import release
+from clew.observe.guard import Unwarned, release
 from clew.observe.ledger import LEDGER
 from clew.observe.patches import hide, unframe
 from clew.observe.places import is_users, users_place
@@ -83,7 +83,8 @@ def _wrapped(original: Any, note: Callable[..., None]) -> Any:
             raise
         if os.getpid() == _process and is_users(sys._getframe(1).f_code.co_filename):
             try:
-                note(result, args, kwargs)
+                with Unwarned():
+                    note(result, args, kwargs)
             except BaseException as error:  # noqa: BLE001  # the script comes first
                 release(error)
                 LEDGER.failed(error)

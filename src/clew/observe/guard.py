@@ -1,4 +1,4 @@
-"""Which exceptions are the script's, although they came up inside of an instrument, and which are clew's."""
+"""What must not pass between clew and the script: errors and warnings of the one to the other."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import opcode
 import os
 import signal
 import traceback
+import warnings
 from collections.abc import Iterator
 from types import CodeType
 from typing import Any
@@ -45,6 +46,24 @@ def _handlers() -> Iterator[CodeType]:
             code = getattr(held, "__code__", None)
             if code is not None:
                 yield code
+
+
+_IGNORED = ("ignore", None, Warning, None, 0)
+
+
+class Unwarned:
+    """Nothing that clew calls warns the script, nor raises where the script turns warnings into errors. The filters are
+    exchanged behind the back of `warnings`, which would otherwise forget what the script has been warned of."""
+
+    __slots__ = ("_held",)
+
+    def __enter__(self) -> None:
+        self._held, warnings.filters = warnings.filters, [_IGNORED]
+
+    def __exit__(self, *_: object) -> None:
+        added = [held for held in warnings.filters if held is not _IGNORED]  # by a module that was imported meanwhile
+        self._held[:0] = added  # type: ignore[index]  # a list, whatever its stub says
+        warnings.filters = self._held
 
 
 _disturbed: list[tuple[int, str, str]] = []

@@ -17,7 +17,7 @@ from typing import Any
 
 from clew.observe import by_hand, coded, files
 from clew.observe.encoded import encoded
-from clew.observe.guard import release
+from clew.observe.guard import Unwarned, release
 from clew.observe.ledger import CASTS, FRAMES, LEDGER, SPLITS, Call, Cast, Frame, Split
 from clew.observe.patches import hide, unframe
 from clew.observe.places import users_place
@@ -159,7 +159,8 @@ def _around(original: Any, before: Before, after: After) -> Any:
 def _quietly(note: Callable[..., Any], *args: Any) -> Any:
     """Nothing that goes wrong here may reach the script."""
     try:
-        return note(*args)
+        with Unwarned():
+            return note(*args)
     except BaseException as error:  # noqa: BLE001  # see above
         release(error)
         LEDGER.failed(error)

@@ -11,12 +11,11 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from clew.observe import alive
-from clew.observe.guard import release
+from clew.observe.guard import Unwarned, release
 from clew.observe.losses import Losses
 from clew.observe.origins import Origins
 from clew.observe.picked import Picked
@@ -131,35 +130,17 @@ class Recorder:
         if not listeners:
             return
         self.told += 1
-        shield = self.crowded() and self.shield()
-        self.busy = True
-        try:
-            if shield:
-                shield.__enter__()
+        with Quiet(self):
             for watch, method in listeners:
                 try:
                     method(event)
                 except BaseException as error:  # noqa: BLE001  # whatever an instrument does wrong, the run goes on
                     release(error)
                     self._switch_off(watch, error)
-        finally:
-            if shield:
-                shield.__exit__(None, None, None)
-            self.busy = False
 
-    @contextmanager
-    def quietly(self) -> Iterator[None]:
+    def quietly(self) -> Quiet:
         """While clew itself calls torch outside `tell`."""
-        shield = self.crowded() and self.shield()
-        was, self.busy = self.busy, True
-        try:
-            if shield:
-                shield.__enter__()
-            yield
-        finally:
-            if shield:
-                shield.__exit__(None, None, None)
-            self.busy = was
+        return Quiet(self)
 
     def _switch_off(self, watch: Watch, error: BaseException) -> None:
         if watch is self.losses or watch is self.recount:
@@ -348,15 +329,12 @@ class Recorder:
 
     def answers(self) -> list[dict[str, Any]]:
         """What every watch says, as plain values."""
-        self.busy = True
-        try:
+        with self.quietly():
             never = set(self.broken) - {watch.test for watch in self.watches}
             return [
                 *(self._answer(watch) for watch in self.watches if watch.test),  # others keep things for later
                 *({"test": test, "unclear": self.broken[test]} for test in sorted(never)),
             ]
-        finally:
-            self.busy = False
 
     def _answer(self, watch: Watch) -> dict[str, Any]:
         answer: Answer
@@ -378,6 +356,29 @@ class Recorder:
             table["outcome"] = answer.outcome
             table["says"] = answer.says
         return table
+
+
+class Quiet(Unwarned):
+    """Neither hooks nor modes of the script see what is called inside, and nothing warns."""
+
+    __slots__ = ("_recorder", "_shield", "_was")
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __enter__(self) -> None:
+        recorder = self._recorder
+        super().__enter__()
+        self._was, recorder.busy = recorder.busy, True
+        self._shield = recorder.shield() if recorder.crowded() else None
+        if self._shield is not None:
+            self._shield.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        if self._shield is not None:
+            self._shield.__exit__(None, None, None)
+        self._recorder.busy = self._was
+        super().__exit__()
 
 
 def spacing(extra: float, usual: float) -> int:

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 
 from clew.home import private
 from clew.observe import crash, files
-from clew.observe.guard import own_part, release
+from clew.observe.guard import Unwarned, own_part, release
 from clew.observe.output import OutputCopy
 from clew.observe.patches import unframe
 from clew.observe.tally import TEXT
@@ -88,14 +88,15 @@ class Session:
 
     def imported(self, name: str, module: ModuleType) -> None:
         try:
-            if name == "torch":
-                self._watch_torch()
-                self._provenance(name, module)
-                self.write_sources()
-                atexit.register(self.end)  # before torch takes itself apart
-                os.register_at_fork(before=self.copy.before_fork, after_in_child=self.in_child)
-            else:
-                self._provenance(name, module)
+            with Unwarned():
+                if name == "torch":
+                    self._watch_torch()
+                    self._provenance(name, module)
+                    self.write_sources()
+                    atexit.register(self.end)  # before torch takes itself apart
+                    os.register_at_fork(before=self.copy.before_fork, after_in_child=self.in_child)
+                else:
+                    self._provenance(name, module)
         except BaseException as error:  # noqa: BLE001  # said in the report; the script goes on unobserved
             release(error)
             self.trouble(f"could not observe {name}: {type(error).__name__}: {error}")
@@ -181,14 +182,15 @@ class Session:
             if own:
                 with open(os.path.join(self.folder, f"own-{self.pid}"), "w", encoding="utf-8") as file:
                     file.write(own)
-            if recorder is not None and (recorder.step or not self.forked):
-                recorder.settle(False)
-                recorder.checkpoint(final=True)
-                for watch in recorder.watches:
-                    if isinstance(watch, self.taper):
-                        self._keep(watch)
-                    elif hasattr(watch, "write"):
-                        watch.write(os.path.join(self.folder, f"settings-{self.pid}.json"))
+            with Unwarned():
+                if recorder is not None and (recorder.step or not self.forked):
+                    recorder.settle(False)
+                    recorder.checkpoint(final=True)
+                    for watch in recorder.watches:
+                        if isinstance(watch, self.taper):
+                            self._keep(watch)
+                        elif hasattr(watch, "write"):
+                            watch.write(os.path.join(self.folder, f"settings-{self.pid}.json"))
         except BaseException as error:  # noqa: BLE001  # the run is over; what could not be written is said
             release(error)
             self.trouble(f"could not write what was seen: {type(error).__name__}: {error}")

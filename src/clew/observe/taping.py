@@ -228,14 +228,12 @@ class Taper(Watch):
             unframe(error)
             raise
         if given is not None:
-            self.recorder.busy = True
             try:
-                self.roll.after(named, given, result)
+                with self.recorder.quietly():
+                    self.roll.after(named, given, result)
             except BaseException as error:  # noqa: BLE001  # as above
                 release(error)
                 self._fails(error)
-            finally:
-                self.recorder.busy = False
         return result
 
     hide(noted)
@@ -415,11 +413,8 @@ class Taper(Watch):
         if self.tape is None:
             self.why = self.why or "no backward call was seen on a sampled step"
             return
-        busy, self.recorder.busy = self.recorder.busy, True
-        try:
+        with self.recorder.quietly():
             self._late(final=True)
-        finally:
-            self.recorder.busy = busy
 
     def _buffers(self) -> dict[int, str]:
         found: dict[int, str] = {}

@@ -176,5 +176,5 @@ def _loss_scale(node: Any, name: str) -> float:
     held = getattr(node, "_saved_other", None) if name.startswith("Mul") else None
     if held is None or (isinstance(held, torch.Tensor) and held.numel() != 1):
         return 0.0
-    factor = float(held)
+    factor = float(held.detach() if isinstance(held, torch.Tensor) else held)
     return factor if factor >= 2 and math.frexp(factor)[0] == 0.5 else 0.0
