@@ -1,6 +1,7 @@
 """Before the run: what is likely to go wrong, and what somebody expects."""
 
 import os
+from collections.abc import Collection
 from typing import NamedTuple
 
 from clew.app.cases import code_digest, open_case
@@ -23,14 +24,19 @@ class Danger(NamedTuple):
     check: Test
 
 
-def dangers(domain: str, most: int = 6) -> list[Danger]:
-    """What is most likely to go wrong: what is typical of the domain, filled up by prior; the likelier first."""
+def dangers(domain: str, most: int = 6, listed: Collection[str] = ()) -> list[Danger]:
+    """What is most likely to go wrong: what is typical of the domain, filled up by prior; the likelier first, without
+    what is listed already."""
     knowledge = load()
     held = weigh(knowledge, (), Subject(known_domain(domain)))
     prior = {share.cause: share.credence for share in held.shares}
     typical = list(knowledge.domains[domain].typical)
     ranked = typical + [share.cause for share in held.shares if share.cause not in typical]
-    causes = [knowledge.causes[name] for name in ranked if name in prior and not name.startswith("none.")]
+    causes = [
+        knowledge.causes[name]
+        for name in ranked
+        if name in prior and not name.startswith("none.") and name not in listed
+    ]
     causes = sorted(causes[:most], key=lambda cause: -prior[cause.id])
     return [Danger(cause, prior[cause.id], knowledge.tests[cause.refute_test]) for cause in causes]
 

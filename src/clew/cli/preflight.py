@@ -4,15 +4,16 @@ import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
 
-from clew.app import preflight
+from clew.app import before, cases, preflight
 from clew.app.known import known_domain
-from clew.app.source_clues import early_errors
 from clew.cli import complete
-from clew.cli.output import ask, page, show
+from clew.cli.output import answer, ask, page, show
 from clew.errors import ClewError, nearest
 from clew.knowledge import load
-from clew.report.text import percent, seconds
+from clew.report.text import BOLD, Page, percent, seconds
 
+QUESTION = "How surprised would you be if this run failed?"
+MOST_FINDINGS = 5
 SHORT = {"very": preflight.SURPRISES[0], "somewhat": preflight.SURPRISES[1], "not": preflight.SURPRISES[2]}
 
 
@@ -42,40 +43,88 @@ def _complete(argument: Any, completer: Any) -> None:
 
 
 def act(options: Namespace) -> int:
-    domain = known_domain(options.domain or "general")
-    for error in early_errors([options.script]) if options.script else ():
-        print(error)
-    proposed = preflight.dangers(domain)
+    held = cases.open_case(options.case) if options.case else None
+    listed = {worry.cause for flight in (held.preflights if held else ()) for worry in flight.worries}
+    script = options.script or (held.script if held else "")
+    domain = known_domain(options.domain or (held.domain if held else "general"))
+    looked = before.read(script) if script else None
+    proposed = preflight.dangers(domain, listed=listed)
     if options.surprise or options.worry:
         worries = [_worry(text, proposed) for text in options.worry]
         surprise = SHORT[options.surprise or "not"]
     else:
-        _propose(domain, proposed)
+        made = page()
+        if looked is not None:
+            read_page(looked, made)
+        _propose(domain, proposed, made)
         if not sys.stdin.isatty():
-            print("\nAnswer with --surprise very|somewhat|not and --worry CAUSE (any number of times).")
-            return 0
-        surprise, worries = _interview(proposed)
-    case = preflight.record(options.case, options.script, domain, surprise, worries)
+            made.line()
+            made.say(QUESTION)
+            made.say(f"clew preflight {script}{' ' * bool(script)}--surprise very|somewhat|not --worry CAUSE", 2)
+            answer(options, made)
+            return wrong(looked)
+        show(made)
+        surprise, worries = _interview(domain, proposed, listed)
+    case = preflight.record(options.case, script, domain, surprise, worries)
     made = page()
-    made.say(
-        f"Recorded in case {case.id}. Make these checks before the run starts:"
-        if worries
-        else f"Recorded in case {case.id}."
+    checks = [worry for flight in case.preflights for worry in flight.worries]
+    made.say(f"Recorded in case {case.id}.{' Make these checks before the run starts:' if checks else ''}")
+    for worry in checks:
+        made.say(f"{worry.cause or worry.says}: {worry.check}", 2, "- ")
+    if surprise != preflight.SURPRISES[0]:
+        named = {worry.cause for worry in checks}
+        _again(case.id, preflight.dangers(domain, 1, named), made)
+    elif script:
+        made.say(f"Then: clew run --case {case.id} {script}")
+    answer(options, made)
+    return wrong(looked)
+
+
+def _again(case: str, left: list[preflight.Danger], made: Page) -> None:
+    made.line()
+    made.say("With these checks made, how surprised would you be if it failed? Imagine again that it has.")
+    for danger in left:
+        made.say(f"{danger.cause.id}: {danger.cause.gloss}.", 2, "likeliest reason that is not listed: ")
+    made.say(f"clew preflight --case {case} --surprise very|somewhat|not --worry CAUSE", 2)
+
+
+def read_page(looked: before.Script, made: Page) -> None:
+    """What reading the script showed, problems with their line."""
+    made.say(looked.files[0], 0, "", BOLD)
+    more = len(looked.files) - 1
+    if more:
+        made.say(f"{more} file{'s' * (more != 1)} of the project imported: {', '.join(looked.files[1:4])}", 2)
+    arguments = ", ".join(f"{item.name} {item.says}".strip() for item in looked.arguments)
+    made.say(arguments or "none", 2, "arguments: ")
+    missing = ", ".join(f"{item.name} is not installed ({item.path}:{item.line})" for item in looked.missing)
+    made.say(missing or "all found", 2, "imports: ")
+    made.say(f"{len(looked.findings) or 'no'} finding{'s' * (len(looked.findings) != 1)}", 2, "lint: ")
+    for finding in looked.findings[:MOST_FINDINGS]:
+        made.say(f"{finding.path}:{finding.line} {finding.rule} {finding.message}", 4, "- ")
+    for error in looked.early:
+        made.say(error, 2, "! ")
+    there = ", ".join(f"{item.name} ({item.says})" if item.says else item.name for item in looked.there)
+    made.say(there or ("none that the source names is there" if looked.gone else "the source names none"), 2, "data: ")
+    for item in looked.gone:
+        made.say(f"{item.name} is not there ({item.path}:{item.line})", 4, "- ")
+    made.line()
+
+
+def wrong(looked: before.Script | None) -> int:
+    """1 where the script would stop or lint is certain of a fault."""
+    if looked is None:
+        return 0
+    return int(
+        bool(looked.missing or looked.early) or any(finding.confidence == "certain" for finding in looked.findings)
     )
-    for worry in worries:
-        made.say(f"{worry['cause'] or worry['says']}: {worry['check']}", 2, "- ")
-    show(made)
-    return 0
 
 
-def _propose(domain: str, proposed: list[preflight.Danger]) -> None:
-    made = page()
-    made.say(f"Suppose the run has failed. With a subject of kind {domain!r} these are reasons to expect:")
+def _propose(domain: str, proposed: list[preflight.Danger], made: Page) -> None:
+    made.say(f"Imagine that the run has failed. With a subject of kind {domain!r} these are reasons to expect:")
     for index, danger in enumerate(proposed, start=1):
         cost = seconds(danger.check.seconds + (60 if danger.check.person else 0))
         made.say(f"{danger.cause.id} (prior {percent(danger.prior)}): {danger.cause.gloss}.", 2, f"{index}  ")
         made.say(f"{danger.check.id}, {cost}: {danger.cause.refute}", 5, "check with ")
-    show(made)
 
 
 def _worry(text: str, proposed: list[preflight.Danger]) -> dict[str, str]:
@@ -97,19 +146,25 @@ def _worry(text: str, proposed: list[preflight.Danger]) -> dict[str, str]:
     return {"cause": "", "says": head.strip(), "check": check.strip()}
 
 
-def _interview(proposed: list[preflight.Danger]) -> tuple[str, list[dict[str, str]]]:
-    """Ask until a failure would be very surprising, or the person has nothing to add."""
+def _interview(domain: str, proposed: list[preflight.Danger], listed: set[str]) -> tuple[str, list[dict[str, str]]]:
+    """Imagine a failure; not surprised? Add a check, and ask again, until a failure would be very surprising or the
+    person has nothing to add."""
     worries: list[dict[str, str]] = []
     while True:
-        answer = ask("\nHow surprised would you be if it failed? very, somewhat, not: ").lower()
-        if answer not in SHORT:
+        reply = ask(f"\n{QUESTION if not worries else 'And now, with that check made?'} very, somewhat, not: ").lower()
+        if reply not in SHORT:
             print("Please answer very, somewhat or not.")
             continue
-        if answer == "very":
-            return SHORT[answer], worries
-        text = ask("What went wrong? A number above, a cause, or 'your words: the check' (Enter when done): ")
+        if reply == "very":
+            return SHORT[reply], worries
+        if worries:
+            left = preflight.dangers(domain, 1, {*listed, *(worry["cause"] for worry in worries)})
+            print(
+                *(f"Likeliest of what is not listed: {item.cause.id}, {item.cause.gloss}." for item in left), sep="\n"
+            )
+        text = ask("It has failed. What went wrong? A number, a cause, or 'your words: the check' (Enter when done): ")
         if not text:
-            return SHORT[answer], worries
+            return SHORT[reply], worries
         try:
             worries.append(_worry(text, proposed))
         except ClewError as error:
