@@ -59,8 +59,7 @@ def test_old_code_and_todays_data(
     assert plan.files == ("lib/model.py", "train.py")
     assert plan.outside == ()
     assert plan.remarks == ()
-    assert os.path.islink(tmp_path / "again" / "data")
-    assert not os.path.islink(tmp_path / "again" / "lib")
+    assert (project / "data" / "x.txt").read_text() == "data"
     assert not os.path.lexists(tmp_path / "again" / ".clew")
     assert dict(plan.environment)["CLEW_HOME"] == str(project / ".clew")
 
@@ -120,3 +119,59 @@ def test_missing_code_changes_nothing(project: Path, tmp_path: Path, monkeypatch
     assert not (tmp_path / "again").exists()
     with pytest.raises(ClewError, match="no command"):
         rerun_plan(runs.begin([]))
+
+
+WRITES = """import os
+for name in ("model.pt", "data/x.txt", "outside/result.txt", "read_only.txt"):
+    try:
+        open(name, "a").write(" overwritten")
+    except PermissionError:
+        print("refused")
+os.makedirs("checkpoints", exist_ok=True)
+open("empty/new.txt", "w").write("new")
+"""
+
+
+def everything(folder: Path) -> dict[str, str]:
+    return {str(path): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_a_rerun_reaches_no_file_of_the_users(project: Path, tmp_path: Path) -> None:
+    """Neither by a link to a folder, nor by one to a file, nor by one that leads out of the project."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "result.txt").write_text("first")
+    (project / "outside").symlink_to(tmp_path / "outside")
+    (project / "loop").symlink_to(project)
+    (project / "model.pt").symlink_to(tmp_path / "outside" / "result.txt")
+    (project / "empty").mkdir()
+    (project / "read_only.txt").write_text("kept")
+    (project / "read_only.txt").chmod(0o444)
+    (project / "writes.py").write_text(WRITES)
+    run = runs.begin([sys.executable, "writes.py"], ".", "writes.py")
+    code.snapshot(run, ["writes.py"])
+    before = everything(project), everything(tmp_path / "outside")
+    plan = rerun_plan(run, str(tmp_path / "again"))
+    execute(plan)
+    assert (everything(project), everything(tmp_path / "outside")) == before
+    assert (tmp_path / "again" / "outside" / "result.txt").read_text() == "first overwritten"
+    assert not (tmp_path / "again" / "loop").exists()
+    assert not any(path.is_symlink() for path in (tmp_path / "again").rglob("*"))
+
+
+def test_the_command_removes_its_folder(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "temporary").mkdir()
+    run = runs.begin([sys.executable, "writes.py"], ".", "writes.py")
+    (project / "writes.py").write_text("raise SystemExit(3)")
+    code.snapshot(run, ["writes.py"])
+    env = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    command = [sys.executable, "-m", "clew", "runs", "rerun", run.id]
+    assert subprocess.run(command, env=env, capture_output=True, check=False).returncode == 3
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.usefixtures("project")
+def test_a_folder_that_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = kept(monkeypatch)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 7}))
+    with pytest.raises(ClewError, match="more than half of the free space"):
+        rerun_plan(run, str(tmp_path / "again"))

@@ -1,17 +1,20 @@
 """The same command on the same code: a run made ready to run again.
 
-The source files are set up as they were in a new folder, with the tree of the original folder around them. Everything
-that is not code, data above all, is linked there and not copied.
+The source files are set up as they were in a new folder, with copies of what else the original folder holds around
+them: whatever the run writes there, the user's own files stay as they are.
 """
 
 import os
+import shutil
+from collections.abc import Container, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from clew.archive import code, runs, setting
 from clew.archive.model import Record, Run, SourceFile, home_of
 from clew.errors import ClewError
 
-NOT_LINKED = {".clew", ".git", "__pycache__", ".hg", ".svn"}
+NOT_COPIED = {".clew", ".git", "__pycache__", ".hg", ".svn"}
 
 
 class Plan(NamedTuple):
@@ -37,8 +40,12 @@ def rerun_plan(run: Run, into: str = "") -> Plan:
     outside = [item for item in listed if not _is_inside(item.path)]
     contents = {os.path.normpath(item.path): code.fetch(run, item) for item in inside}
     folder = _new_folder(into, run)
-    linked = _set_up(folder, record.cwd, contents)
-    remarks = _remarks(record, inside, outside, linked)
+    try:
+        whole = _set_up(folder, record.cwd, contents)
+    except ClewError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    remarks = _remarks(record, inside, outside, whole)
     wanted = {name: value for name, value in record.environment if name not in setting.LAUNCHERS}
     if "PYTHONPATH" in wanted:
         moved = (_moved(part, record.cwd, folder) for part in wanted["PYTHONPATH"].split(os.pathsep))
@@ -75,31 +82,57 @@ def _new_folder(into: str, run: Run) -> str:
 
 
 def _set_up(folder: str, cwd: str, contents: dict[str, bytes]) -> bool:
-    """Write the source files, and link what else the original folder holds; False when that folder is gone."""
+    """Write the source files, and copy what else the original folder holds; False when that folder is gone."""
     try:
+        there = os.path.isdir(cwd)
+        if there:
+            _check_room(cwd, folder)
+            _copy(cwd, folder, contents)
         for path, content in contents.items():
             target = os.path.join(folder, path)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "wb") as file:
                 file.write(content)
-        if not os.path.isdir(cwd):
-            return False
-        _link(cwd, folder)
-        return True
+        return there
     except OSError as error:
-        raise ClewError(f"cannot restore the code in {folder}: {error.strerror}.") from error
+        raise ClewError(f"cannot set the code up in {folder}: {error.strerror}.") from error
 
 
-def _link(source: str, target: str) -> None:
-    """Link what the snapshot does not hold; go down only into folders that hold some of it."""
+def _check_room(cwd: str, folder: str) -> None:
+    room = shutil.disk_usage(folder).free // 2
+    for path, _ in _held(cwd, frozenset((os.path.realpath(folder),))):
+        room -= os.stat(path).st_size
+        if room < 0:
+            raise ClewError(
+                f"a rerun works on a copy of {cwd}, which takes more than half of the free space beside {folder}; "
+                "set TMPDIR to a folder with more."
+            )
+
+
+def _held(source: str, above: frozenset[str], below: str = "") -> Iterator[tuple[str, str]]:
+    """The folders and files in a folder, and their paths within it. Links are followed: they lead to files of the
+    user's that the run might write to."""
+    above = above | {os.path.realpath(source)}
     with os.scandir(source) as entries:
-        names = sorted(entry.name for entry in entries if entry.name not in NOT_LINKED)
-    for name in names:
-        there, here = os.path.join(source, name), os.path.join(target, name)
-        if os.path.isdir(here) and os.path.isdir(there):
-            _link(there, here)
-        elif not os.path.lexists(here):
-            os.symlink(there, here)
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        path = os.path.join(below, entry.name)
+        if entry.is_dir():
+            environment = os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
+            if entry.name not in NOT_COPIED and not environment and os.path.realpath(entry.path) not in above:
+                yield entry.path, path
+                yield from _held(entry.path, above, path)
+        elif entry.is_file():
+            yield entry.path, path
+
+
+def _copy(source: str, target: str, besides: Container[str]) -> None:
+    for path, below in _held(source, frozenset((os.path.realpath(target),))):
+        if os.path.isdir(path):
+            os.makedirs(os.path.join(target, below), exist_ok=True)
+        elif below not in besides:
+            with suppress(PermissionError):  # what clew cannot read, the run could not either
+                shutil.copy2(path, os.path.join(target, below))
 
 
 def _moved(path: str, cwd: str, folder: str) -> str:
@@ -115,11 +148,11 @@ def _word(word: str, cwd: str, folder: str, contents: dict[str, bytes]) -> str:
     return word
 
 
-def _remarks(record: Record, inside: list[SourceFile], outside: list[SourceFile], linked: bool) -> list[str]:
+def _remarks(record: Record, inside: list[SourceFile], outside: list[SourceFile], whole: bool) -> list[str]:
     said = []
     if not inside:
         said.append("no source file below the folder of the run was kept: the command uses the current code")
-    if not linked:
+    if not whole:
         said.append(f"{record.cwd} is gone: files that the script reads by relative paths are missing")
     for item in outside:
         now = _digest_now(os.path.join(record.cwd, item.path))

@@ -1,6 +1,7 @@
 """`clew runs`: the runs there are, what changed between two, running one again, throwing old ones away."""
 
 import os
+import shutil
 import sys
 from argparse import ArgumentParser, Namespace
 from typing import Any
@@ -217,7 +218,10 @@ def act_rerun(options: Namespace) -> int:
     if options.only_prepare:
         return 0
     sys.stdout.flush()
-    return _run(plan)
+    try:
+        return _run(plan)
+    finally:
+        shutil.rmtree(plan.folder, ignore_errors=True)
 
 
 def _plan_page(plan: Plan, made: Page) -> Page:
