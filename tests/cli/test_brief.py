@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from clew.cli import build
 from clew.report import brief
+from clew.report.text import Page
 from conftest import Clew
 
 SOFTMAX_TWICE = """
@@ -129,3 +130,11 @@ def test_clew_alone_says_what_to_type_first(clew: Clew) -> None:
     assert said.status == 0
     assert len(said.out.splitlines()) == 5
     assert said.out.startswith("clew run train.py")
+
+
+def test_what_a_person_makes_is_proposed_without_seconds() -> None:
+    step = {"test": "loss_surface", "cost_s": 245.0, "by": "person", "says": "Draw it."}
+    full = {"command": "log", "verdict": "undecided", "causes": [], "run": {}, "next": [step]}
+    assert "next: loss_surface (by hand). Draw it." in "\n".join(brief.page(full, Page()).lines)
+    made = {**full, "next": [{**step, "by": "exam"}]}
+    assert "next: loss_surface (4 min). Draw it." in "\n".join(brief.page(made, Page()).lines)

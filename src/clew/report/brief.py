@@ -75,7 +75,8 @@ def page(full: Any, made: Page) -> Page:
             _some(short, f"this is wrong if: {row['check']}", "  ", 2)
     if not findings and inner.get("next"):
         first = inner["next"][0]
-        _some(short, f"next: {first['test']} ({seconds(first['cost_s'])}). {first.get('says', '')}", "", 2)
+        cost = "by hand" if first.get("by") == "person" else seconds(first["cost_s"])
+        _some(short, f"next: {first['test']} ({cost}). {first.get('says', '')}", "", 2)
     if inner["command"] in ("run", "exam") and (name := inner["run"].get("id")):
         short.line(f"all of it: clew show {name}", DIM)
     return short

@@ -180,7 +180,14 @@ def _own_check(seen: CaseView, own: Own) -> dict[str, Any]:
     share = min(max(seen.weighing.credence(own.id), 1e-9), 1 - 1e-9)
     bits = -share * math.log2(share) - (1 - share) * math.log2(1 - share)
     cost = dict(seen.knowledge.priors.by_hand)["person"]
-    return {"test": own.id, "says": own.check, "gain_bits": bits, "cost_s": cost, "predictions": dict(own.expects)}
+    return {
+        "test": own.id,
+        "says": own.check,
+        "gain_bits": bits,
+        "cost_s": cost,
+        "by": "person",
+        "predictions": dict(own.expects),
+    }
 
 
 def to_json(seen: CaseView) -> dict[str, Any]:
@@ -205,6 +212,7 @@ def to_json(seen: CaseView) -> dict[str, Any]:
                     "says": seen.knowledge.tests[choice.test].how,
                     "gain_bits": choice.gain,
                     "cost_s": choice.cost,
+                    "by": seen.knowledge.tests[choice.test].by,
                     "predictions": {cause: outcome for cause, outcome, _ in choice.predictions},
                 }
                 for choice in seen.choices
