@@ -17,7 +17,7 @@ def output() -> str:
         held = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1", "CLEW_HOME": f"{folder}/.clew", "OMP_NUM_THREADS": "1"}
         command = [clew, "run", "spirals.py"]
         done = subprocess.run(command, cwd=ROOT / "examples", env=held, check=True, capture_output=True, text=True)
-    return done.stdout.partition("\nKept in")[0]
+    return done.stdout.partition("\nHTML report")[0]
 
 
 def picture(text: str) -> str:
