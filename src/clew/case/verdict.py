@@ -12,7 +12,7 @@ ENOUGH = 3
 HEALTH = 0.8
 """What "nothing wrong" must come to for a run to be called healthy."""
 
-TELLING = 7
+TELLING = 7.5
 """An observation contradicts health where some explanation makes it so many times as likely as a sound run does."""
 
 SUPPORT = 0.1
