@@ -31,6 +31,7 @@ COMMANDS = {
     "preflight": "before a long run: what is most likely to go wrong",
     "evidence": "check the quotes of an evidence map, draw it, seal it",
     "casebook": "known faults in known-good programs: how many of them clew finds",
+    "skill": "how to debug training code with clew, for coding agents: show it, install it",
     "completion": "print the line that enables shell completion",
 }
 
