@@ -155,6 +155,7 @@ def test_every_exam_is_planned_or_skipped_and_none_is_dearer_than_the_budget(cos
         plan = make_plan(SUBJECT, base, budget=budget, options=COMPLAINT)
     assert sorted(names([*plan.first, *plan.then, *plan.skipped])) == sorted(given_exams)
     assert all(item.seconds <= budget for item in (*plan.first, *plan.then))
+    assert plan.seconds <= budget
     assert all(given_exams[item.exam.name].seconds > budget for item in plan.skipped)
 
 
@@ -236,7 +237,7 @@ def test_the_budget_is_kept(exams: Callable[..., None], clock: Clock) -> None:
     exams(*(made(name, slow, seconds=3.0) for name in "abcd"))
     done = examine(subject(), small(*"abcd"), budget=20.0, options=COMPLAINT._replace(thorough=True))
     assert len(done.sats) == 3
-    assert limits == [12.0, 12.0, 4.0]
+    assert limits == [6.0, 6.0, 4.0]
     assert done.seconds == pytest.approx(24.0)
     assert done.ended == "the budget of 20 s was spent"
     assert [item.why for item in done.skipped] == ["the budget was used up"]
@@ -370,3 +371,37 @@ def test_every_exam_is_of_a_known_test_and_says_what_it_cannot_tell() -> None:
         assert held.asks.endswith("?"), held.name
         for heading in ("Why it matters:", "Cannot tell:", "Silent when:"):
             assert heading in held.doc, (held.name, heading)
+
+
+def test_an_exam_over_its_estimate_is_stopped(exams: Callable[..., None], clock: Clock) -> None:
+    """At once where others wait for the time, and otherwise not much later."""
+    limits: dict[str, float] = {}
+
+    def asks(name: str) -> Callable[[Lab], Answer]:
+        def function(lab: Lab) -> Answer:
+            limits[name] = lab.limit
+            clock.now += 8.0
+            return Saw("absent")
+
+        return function
+
+    held = [made(name, asks(name), 10.0) for name in ("a", "b", "c")]
+    exams(*held)
+    base = small("a", "b", "c")
+    many = planning.Plan(tuple(planning.Planned(exam, 10.0, "") for exam in held), (), (), float("nan"))
+    thorough = COMPLAINT._replace(thorough=True)
+    examine(subject(), base, budget=30.0, options=thorough, plan=many)
+    assert limits == {"a": 10.0, "b": 12.0, "c": 14.0}
+    examine(subject(), base, budget=300.0, options=thorough, plan=many)
+    assert limits == {"a": 20.0, "b": 20.0, "c": 20.0}
+
+
+def test_the_estimate_of_what_was_asked_for_keeps_to_the_budget(exams: Callable[..., None]) -> None:
+    held = {name: made(name, answering("absent"), 25.0) for name in ("a", "b", "c")}
+    exams(*held.values())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "find_exam", held.__getitem__)
+        patch.setattr(planning, "step_seconds", lambda _: float("nan"))
+        plan = make_plan(SUBJECT, small(*held), budget=60.0, options=COMPLAINT._replace(only=("a", "b", "c")))
+    assert (names(plan.first), names(plan.skipped)) == (["a", "b"], ["c"])
+    assert "takes the budget of 60 s" in plan.skipped[0].why

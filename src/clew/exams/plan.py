@@ -35,10 +35,9 @@ DEAR = 0.05
 """The share of the budget from which on an exam waits until the cheap ones are made."""
 PASSES = 10
 """An exam that does not train still calls the model about this often."""
-PATIENCE = 4.0
-SHORTEST_LIMIT, SHARE = 5.0, 0.25
-"""An exam may take this many times its estimate, and never less than so many seconds or this share of what is left,
-before it is given up: a machine that other work makes slow must not change what is found while there is time."""
+PATIENCE, SHORTEST_LIMIT = 2.0, 5.0
+"""An exam over its estimate is stopped. While no other planned exam needs the time it may take so many times its
+estimate, or so many seconds: a machine that other work makes slow must not change what is found."""
 
 
 OF_LABELS = frozenset(
@@ -170,8 +169,9 @@ def make_plan(
         else:
             able.append(exam)
     if options.only:
-        asked = tuple(Planned(exam, estimate(exam, step), "asked for") for exam in able)
-        return Plan(asked, (), tuple(skipped), step, why_untrue)
+        asked, over = _within([Planned(exam, estimate(exam, step), "asked for") for exam in able], budget)
+        why = f"what comes before it takes the budget of {budget:.0f} s"
+        return Plan(tuple(asked), (), (*skipped, *(Skipped(item.exam, why) for item in over)), step, why_untrue)
     first = _triage(knowledge, able, step)
     chosen = {planned.exam.name for planned in first}
     rest = [Planned(exam, estimate(exam, step), "") for exam in able if exam.name not in chosen]
@@ -182,7 +182,19 @@ def make_plan(
         first = [planned for planned in first if planned not in dear]
         first += [*(planned._replace(why="cheap") for planned in cheap), *dear]
         rest = rest[len(cheap) :]
-    return Plan(tuple(first), tuple(rest), tuple(skipped), step, why_untrue)
+    first, over = _within(first, budget)
+    return Plan(tuple(first), (*over, *rest), tuple(skipped), step, why_untrue)
+
+
+def _within(planned: list[Planned], budget: float) -> tuple[list[Planned], list[Planned]]:
+    """What fits into the budget in this order, and what waits for time that others leave."""
+    fits: list[Planned] = []
+    over: list[Planned] = []
+    for item in planned:
+        budget -= item.seconds
+        (fits if budget >= 0 else over).append(item)
+        budget += item.seconds * (budget < 0)
+    return fits, over
 
 
 def untrue(subject: Subject) -> str:
@@ -356,8 +368,15 @@ class _Sitting:
         best = max(able, key=lambda choice: choice.worth)
         return left[best.test]._replace(why=f"worth {best.gain:.2g} bits")
 
+    def limit(self, planned: Planned) -> float:
+        """Seconds after which an exam is stopped."""
+        firsts = {item.exam.name for item in self.plan.first} - {planned.exam.name}
+        spare = self.left() - sum(item.seconds for item in self.open() if item.exam.name in firsts)
+        patience = max(SHORTEST_LIMIT, PATIENCE * planned.seconds)
+        return min(self.left(), max(planned.seconds, min(spare, patience)))
+
     def make(self, planned: Planned) -> None:
-        limit = min(self.left(), max(SHORTEST_LIMIT, PATIENCE * planned.seconds, SHARE * self.left()))
+        limit = self.limit(planned)
         self.at = time.monotonic()
         self.say(planned, 0.0)
         sat = sit(
