@@ -12,6 +12,7 @@ from typing import Any
 
 PICKS = frozenset("__getitem__ index_select narrow split chunk unbind".split())
 MOVES = frozenset("to float double cuda cpu contiguous clone detach view reshape flatten unsqueeze squeeze".split())
+FOLLOWED = PICKS | MOVES
 MOST = 4096
 
 
@@ -21,7 +22,7 @@ class Picked:
 
     def note(self, said: str, used: Sequence[Any], results: Sequence[Any]) -> None:
         """A call outside of any model, by its name."""
-        if not used or (said not in PICKS and said not in MOVES):
+        if not used or said not in FOLLOWED:
             return
         source = self.source_of(used[0])
         if source is None and said in MOVES:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from clew.observe.drawn import DRAWING, Draws, Made
-from clew.observe.picked import Picked
 from clew.records.place import Place
 from clew.tape.coding import Unencodable, decode, encode
 from clew.tape.model import Under
@@ -49,12 +48,9 @@ class Roll:
     """All calls since the last step. `where()` gives the place, the module's path and the number of the outermost
     call that is under way."""
 
-    def __init__(
-        self, torch: Any, where: Callable[[], tuple[Place | None, str, int]], picked: Picked | None = None
-    ) -> None:
+    def __init__(self, torch: Any, where: Callable[[], tuple[Place | None, str, int]]) -> None:
         self.torch = torch
         self.where = where
-        self.picked = picked
         self.clear()
 
     def clear(self) -> None:
@@ -130,8 +126,6 @@ class Roll:
                 elif slot in self._inner and slot not in self._trained and (node := _was(tensor, results)) is not None:
                     self._custom(slot, node)
         made = tuple(self.slot(tensor) for tensor in results)
-        if not inner and self.picked is not None:
-            self.picked.note(said, used, results)
         if not inner and not odd and (self.draws.drawn or said in DRAWING):
             again = partial(self._again, function, args, kwargs, dict(zip(uses, used, strict=True)))
             self.draws.after(Made(said, uses, used, made, results, again, place))

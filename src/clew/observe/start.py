@@ -180,7 +180,8 @@ class Session:
             self.write_files()
             own = own_part(getattr(sys, "last_value", None))
             if own:
-                with open(os.path.join(self.folder, f"own-{self.pid}"), "w", encoding="utf-8") as file:
+                name = os.path.join(self.folder, f"own-{self.pid}")
+                with open(name, "w", encoding="utf-8", opener=private) as file:
                     file.write(own)
             with Unwarned():
                 if recorder is not None and (recorder.step or not self.forked):

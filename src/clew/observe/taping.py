@@ -1,8 +1,8 @@
 """Keeps one training step of the run, so that it can be examined after the run has ended.
 
 On the first sampled steps every torch call is noted; where a backward begins, the calls that led to its loss are cut
-out as a tape and written down with the parameters as they were, and further batches that went the same way. Then it is
-over: no call is looked at any more.
+out as a tape and written down with the parameters as they were, and further batches that went the same way. Which rows
+a batch was picked from is noted with or without a tape, on every sampled step.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from clew.observe.choices import cut_by_choice
 from clew.observe.cut import Cut, Names, Uncut, cut, signature
 from clew.observe.guard import release
 from clew.observe.patches import hide, original, unframe
+from clew.observe.picked import FOLLOWED
 from clew.observe.places import users_place
 from clew.observe.procedure import Procedure, augmenting
 from clew.observe.roll import Roll, tensors
@@ -61,7 +62,7 @@ class Taper(Watch):
 
         self.torch = torch
         self.folder = folder
-        self.roll = Roll(torch, self._where, recorder.picked)
+        self.roll = Roll(torch, self._where)
         self.mode: Any = None
         self.over = not folder
         self.why = ""  # why no tape could be cut
@@ -89,12 +90,12 @@ class Taper(Watch):
 
     def installed(self) -> None:
         """For good: a layer may keep a function that it took at any time, and is pickled with the function's name."""
-        if not self.over:
-            noting_functions(self)
+        noting_functions(self)
 
     def _on(self) -> None:
-        """Begin to note calls, unless something else of the script's own listens to them already."""
-        if self.over or self.mode is not None or not self.recorder.sampled:
+        """Begin to note calls, unless something else of the script's own listens to them already. Also where no step is
+        kept, or none any more: what rows were picked from is noted as well."""
+        if self.mode is not None or not self.recorder.sampled or self.recorder.step > LAST_STEP:
             return
         if self.hooks.compiled or self.hooks.elsewhere() or self.torch._C._len_torch_function_stack():
             return
@@ -112,19 +113,18 @@ class Taper(Watch):
 
     def quiet(self) -> bool:
         hooks = self.hooks
-        return (
-            self.over or self.recorder.busy or hooks.inside_backward or hooks.elsewhere() or not self.recorder.sampled
-        )
+        return self.recorder.busy or hooks.inside_backward or hooks.elsewhere() or not self.recorder.sampled
 
     def end(self, why: str = "") -> None:
-        """No more calls are noted."""
+        """No step is kept any more."""
         self.over = True
         self.why = self.why or why
-        self._off()
+        self.roll.clear()
 
     def forked(self) -> None:
         self.folder = ""
         self.end()
+        self._off()
 
     def _where(self) -> tuple[Any, str, int]:
         stack = self.hooks.stack
@@ -199,6 +199,8 @@ class Taper(Watch):
         del event
         if self.recorder.step > 10:
             self._late()
+        if self.recorder._following(self.recorder.step) > self.recorder.step + 1:
+            self._off()
         if self.over:
             return
         if self.tape is not None and not os.path.exists(os.path.join(self.folder, files.OPTIMIZERS)):
@@ -207,16 +209,14 @@ class Taper(Watch):
         self.arguments.clear()
         if self.batches >= MOST_BATCHES or self.bytes > MOST_BYTES or self.recorder.step > LAST_STEP:
             self.end()
-        elif self.recorder._following(self.recorder.step) > self.recorder.step + 1:
-            self._off()
 
     def read(self) -> Answer:
         return Unclear("")
 
     def noted(self, named: Any, function: Any, args: Any, kwargs: Any) -> Any:
         """Make the call and note it, under the name of the function that `function` stands for."""
-        given = None
-        if not self.quiet():
+        given, looks = None, not self.quiet()
+        if looks and not self.over:
             try:
                 given = self.roll.before(named, args, kwargs)
             except BaseException as error:  # noqa: BLE001  # the step cannot be kept; the run goes on
@@ -234,9 +234,22 @@ class Taper(Watch):
             except BaseException as error:  # noqa: BLE001  # as above
                 release(error)
                 self._fails(error)
+        if looks and not self.hooks.stack and (said := getattr(named, "__name__", "")) in FOLLOWED:
+            self._picks(said, args, kwargs, result)
         return result
 
     hide(noted)
+
+    def _picks(self, said: str, args: Any, kwargs: Any, result: Any) -> None:
+        """Outside of any model and any gradient."""
+        try:
+            with self.recorder.quietly():
+                results = list(tensors(result, self.torch))
+                if not (self.torch.is_grad_enabled() and any(tensor.requires_grad for tensor in results)):
+                    self.recorder.picked.note(said, list(tensors([args, kwargs], self.torch)), results)
+        except BaseException as error:  # noqa: BLE001  # as above
+            release(error)
+            self.hooks.failed("picked rows", error)
 
     def _fails(self, error: BaseException) -> None:
         self.over, self.why = True, self.why or f"{type(error).__name__}: {error}"
@@ -410,6 +423,7 @@ class Taper(Watch):
     def finish(self) -> None:
         """The run is about to end."""
         self.end()
+        self._off()
         if self.tape is None:
             self.why = self.why or "no backward call was seen on a sampled step"
             return
