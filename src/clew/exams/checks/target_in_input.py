@@ -1,4 +1,4 @@
-"""Does a single input feature give the target away?
+"""Does a single input feature leak the target?
 
 Scores every feature alone: the label of the nearest value among half of the examples, and for targets that are values
 also a straight line, tested on the other half. Of tokens, every position and the presence of every token is scored.

@@ -1,4 +1,4 @@
-"""Does one term of the loss keep another from being learned, or fall without end?
+"""Does one loss term keep another from being learned, or fall without bound?
 
 Takes the weights as they were late in the run and asks of each term whether it has left every scale downwards, and
 whether it depends on which inputs belong to which targets. Where one does not, it is trained twice from the same start:
