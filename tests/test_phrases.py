@@ -40,6 +40,8 @@ PHRASES = {
     r"says? next to nothing": "is not informative",
     r"which goes with it": "the matching",
     r"the answer is in the question|the answer stands": "the target is in the input",
+    r"\bkills? this\b": "refutes this",
+    r"climbs what|climbs? down": "maximises what it should minimise",
     r"\bin every turn\b": "in every iteration",
     r"taken off first": "subtract",
     r"cuts? the history": "cuts the graph",
