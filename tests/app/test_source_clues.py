@@ -226,3 +226,38 @@ def test_no_health_above_a_line_that_lint_is_certain_of(tmp_path: Path, how: str
         assert table["verdict"] in ("fault", "suspect")
         assert "train.py:14" in report.split("\n\n")[1], "it comes first on the page"
         assert "CLW501" in report.split("\n\n")[1]
+
+
+JUDGED = """import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, random_split
+
+torch.manual_seed(0)
+x = torch.randn(400, 6)
+train, val = random_split(TensorDataset(x, (x[:, 0] + x[:, 1] > 0).long()), [320, 80])
+train_loader = DataLoader(train, batch_size=32, shuffle=True)
+eval_loader = DataLoader(train, batch_size=80)
+model = nn.Sequential(nn.Linear(6, 32), nn.ReLU(), nn.Linear(32, 2))
+optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+for epoch in range(8):
+    for batch, labels in train_loader:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(batch), labels)
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        right = sum((model(batch).argmax(1) == labels).sum().item() for batch, labels in eval_loader)
+    print(f"epoch {epoch} loss {loss.item():.3f} val_acc {right / 320:.3f}")
+"""
+
+
+@pytest.mark.parametrize("end", ["", "raise ValueError('no file')\n"])
+def test_no_health_above_a_line_that_lint_calls_likely(tmp_path: Path, end: str) -> None:
+    script(tmp_path, JUDGED + end)
+    said = clew_run(tmp_path, "--no-exams", "--html", "out.html", "train.py").out
+    report = said[said.index("NOTHING FOUND  train.py: 80 steps") :]
+    assert "train.py:9: In the source: eval_loader reads train" in " ".join(report.split())
+    assert ("cannot be called healthy" in report) == (not end)
+    assert ("ValueError ended the script" in report) == bool(end)
+    page = (tmp_path / "out.html").read_text()
+    assert page.index("NOTHING FOUND") < page.index("CLW305") < page.index("<h2>Possible causes")

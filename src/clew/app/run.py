@@ -233,7 +233,8 @@ def _sobered(done: Done, instruments: bool) -> CaseView:
         return done.seen._replace(verdict=Verdict("undecided", says))
     steps, ended, word = steps_of(done.parts), done.ended, done.seen.verdict.word
     cut_off = ended.signal and ended.signal != signal.SIGINT  # whoever types Ctrl-C has seen enough
-    if word == "fault" or not (cut_off or (word == "healthy" and (not steps or (ended.status and not ended.signal)))):
+    failed = not steps or (ended.status and not ended.signal)
+    if word == "fault" or not (cut_off or (word in ("healthy", "undecided") and failed)):
         return done.seen
     if not steps:
         says = "No optimiser step was seen, so the training cannot be assessed."
