@@ -56,6 +56,7 @@ def ready(clew: Clew) -> Clew:
 
 COMMANDS = [
     ("case", "show"),
+    ("case", "next"),
     ("why", "loss.double_softmax"),
     ("why", "loss stuck"),
     ("log", "train.log"),
@@ -108,6 +109,21 @@ def test_a_run_in_brief_is_the_whole_answer(tmp_path: Path) -> None:
     words = ["show", "last", "--brief", "--json", "-"]
     again = subprocess.run([sys.executable, "-m", "clew", *words], cwd=tmp_path, capture_output=True, text=True)
     assert json.loads(again.stdout.rstrip("\n").split("\n")[-1]) == {**table, "command": "show"}
+
+
+def test_a_crash_comes_first_and_a_script_without_training_says_so(tmp_path: Path) -> None:
+    lines = SOFTMAX_TWICE.replace("print(", "raise RuntimeError('the disk is full')\nprint(")
+    (tmp_path / "crash.py").write_text(lines)
+    (tmp_path / "usage.py").write_text("import argparse\nargparse.ArgumentParser().parse_args(['--what'])\n")
+    said = []
+    for script in ("crash.py", "usage.py"):
+        words = ["run", "--no-exams", "--brief", script]
+        done = subprocess.run([sys.executable, "-m", "clew", *words], cwd=tmp_path, capture_output=True, text=True)
+        said.append(done.stdout.strip().split("\n"))
+    assert said[0][0] == "crash.py:12: RuntimeError: the disk is full"
+    assert said[0][1].startswith("FAULT  crash.py")
+    assert said[1][0].startswith("NO TRAINING  usage.py")
+    assert all(len(report) <= brief.LINES for report in said)
 
 
 texts = st.text(max_size=600)

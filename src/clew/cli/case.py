@@ -83,6 +83,7 @@ def _hypothesis(parser: ArgumentParser) -> None:
 
 def _next(parser: ArgumentParser) -> None:
     parser.add_argument("-n", type=int, default=5, metavar="N", help="how many (5)")
+    json_argument(parser)
     _all_code(parser)
     _case(parser, act_next)
 
@@ -315,7 +316,7 @@ def act_next(options: Namespace) -> int:
     made = page()
     terminal.advice(seen, made)
     terminal.next_tests(seen, made, options.n)
-    answer(options, made)
+    answer(options, made, lambda: {**to_json(seen), "command": "case next"})
     return 0
 
 

@@ -60,7 +60,7 @@ def act(options: Namespace) -> int:
     if options.list:
         answer(options, plan_page(exam.plan_facts(opened, request, planned), page()))
         return 0
-    if not options.quiet:
+    if not (options.quiet or options.brief):
         show(plan_page(exam.plan_facts(opened, request, planned), page()))
         print(flush=True)
     line = None if options.quiet else Line()

@@ -16,6 +16,7 @@ from clew.lint.project import Project
 from clew.lint.script import Script
 from clew.lint.source import decode, read_bytes
 from clew.lint.value import Value
+from clew.records.place import near
 
 MOST_FILES = 60
 GIVEN = frozenset("display get_ipython profile __builtins__ __path__ __annotations__".split())
@@ -45,7 +46,7 @@ def early(path: str) -> list[Early]:
             continue
         text = decode(read_bytes(at))
         script = Script(module, project, text)
-        shown = os.path.relpath(at) if at.startswith(os.getcwd() + os.sep) else at
+        shown = near(at)
         here = [*undefined(at, text), *misfits(script)]
         found += [Early(shown, line, says) for line, says in sorted(set(here))]
         for made in (one for scope in module.scopes for defs in scope.defs.values() for one in defs):

@@ -10,6 +10,7 @@ from clew.evidence.words import cells
 from clew.lint.model import Finding, Trouble
 from clew.lint.registry import Rule
 from clew.lint.run import Result, text_of
+from clew.records.place import near
 from clew.report.text import BLUE, BOLD, DIM, RED, YELLOW, Page
 
 COLOURS = {"certain": RED, "likely": YELLOW, "look": BLUE}
@@ -45,7 +46,7 @@ def one(finding: Finding, lines: list[str], rule: Rule | None, made: Page, first
     made.say(finding.message, 4)
     for other in finding.related:
         made.say(
-            f"{os.path.relpath(other.path) if os.path.isabs(other.path) else other.path}:{other.line}: {other.says}",
+            f"{near(other.path)}:{other.line}: {other.says}",
             4,
             "",
             DIM,

@@ -13,6 +13,8 @@ from clew.report.text import BOLD, DIM, Page, percent, seconds
 from clew.report.view import LEAST_SHARE
 
 LINES, BYTES = 15, 2048
+FEW = 4
+"""A report of so many lines is short as it is."""
 CAUSES = 3
 OF_A_CAUSE = ("id", "credence", "kind", "where", "says", "check")
 SIZES = ((8, 400), (5, 250), (3, 250), (3, 160), (3, 90), (2, 80), (1, 60), (1, 20), (0, 20))
@@ -61,7 +63,7 @@ def _cut(value: Any, items: int, text: int, depth: int = 0) -> Any:
 def page(full: Any, made: Page) -> Page:
     """The report in few lines: the verdict with its causes where the result has one, else how the report begins."""
     inner = full.get("report") if isinstance(full, dict) and isinstance(full.get("report"), dict) else full
-    if not isinstance(inner, dict) or "causes" not in inner or "verdict" not in inner:
+    if not isinstance(inner, dict) or "causes" not in inner or "verdict" not in inner or 0 < len(made.lines) <= FEW:
         return cut(made)
     short = Page(made.columns, made.colour)
     _heading(inner, short)
@@ -79,6 +81,7 @@ def page(full: Any, made: Page) -> Page:
         _some(short, f"next: {first['test']} ({cost}). {first.get('says', '')}", "", 2)
     if inner["command"] in ("run", "exam") and (name := inner["run"].get("id")):
         short.line(f"all of it: clew show {name}", DIM)
+    short.lines = short.lines[:LINES]
     return short
 
 
@@ -87,8 +90,12 @@ def _heading(inner: dict[str, Any], short: Page) -> None:
     took = f": {run['steps']} steps in {seconds(run['seconds'])}" if run.get("steps") else ""
     ended = f", exit {run['exit']}" if run.get("exit") else ""
     says = inner.get("says", "")
+    if crash := run.get("crash"):
+        place = f"{Place.from_json(crash['place'])}: " if crash.get("place") else ""
+        _some(short, f"{place}{crash['kind']}: {crash['says']}", "", 2)
     _some(short, f"{run.get('script') or run.get('id', '')}{took}{ended}. {says}".strip(), f"{word.upper()}  ", 2)
-    short.lines[0] = short.lines[0].replace(word.upper(), short.paint(word.upper(), VERDICT_COLOURS[word], BOLD), 1)
+    painted = short.paint(word.upper(), VERDICT_COLOURS[word], BOLD)
+    short.lines = [line.replace(word.upper(), painted, 1) for line in short.lines]
 
 
 def _some(made: Page, text: str, first: str, most: int) -> None:
