@@ -135,7 +135,7 @@ def _use(parser: ArgumentParser) -> None:
 VERBS = {
     "new": ("open a case for something that looks wrong", _new),
     "clue": ("enter what you saw; without arguments, choose from a list", _clue),
-    "add": ("add what a run that was kept has shown", _add),
+    "add": ("add the clues of an archived run", _add),
     "next": ("the most informative observations per second", _next),
     "show": ("what was seen, what it may be, what to do", _show),
     "hypothesis": ("add an explanation of your own", _hypothesis),
@@ -144,7 +144,7 @@ VERBS = {
     "retract": ("retract an entry; it stays in the log with the reason", _retract),
     "close": ("record the cause and the observation that no longer reproduces", _close),
     "reopen": ("open a closed case again", _reopen),
-    "list": ("the cases there are", _list),
+    "list": ("list the cases", _list),
     "use": ("make a case the current one", _use),
 }
 

@@ -23,7 +23,7 @@ OFTEN = 0.1
 
 def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.usage = "clew exam [options] MODULE:SUBJECT | RUN"
-    words = "a clew.Subject or a function that returns one; or a run that was kept with its captured step"
+    words = "a clew.Subject or a function that returns one; or an archived run with its captured step"
     parser.add_argument("target", nargs="?", default="", metavar="MODULE:SUBJECT | RUN", help=words)
     parser.add_argument("--budget", default="60s", metavar="TIME", help="the time budget, such as 60s or 2m (60s)")
     only: Any = parser.add_argument(

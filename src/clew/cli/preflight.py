@@ -20,7 +20,7 @@ SHORT = {"very": preflight.SURPRISES[0], "somewhat": preflight.SURPRISES[1], "no
 def arguments(parser: ArgumentParser, _: str = "") -> None:
     parser.add_argument("script", nargs="?", default="", metavar="SCRIPT", help="the script that is about to run")
     _complete(
-        parser.add_argument("--domain", default="", metavar="DOMAIN", help="what kind of subject it is"),
+        parser.add_argument("--domain", default="", metavar="DOMAIN", help="the domain of the script"),
         complete.domains,
     )
     parser.add_argument("--surprise", choices=tuple(SHORT), help="how surprised you would be if the run failed")

@@ -71,7 +71,7 @@ def _gc(parser: ArgumentParser) -> None:
 
 
 VERBS = {
-    "diff": ("what changed between two runs: command, code, surroundings, outcome", _diff),
+    "diff": ("what changed between two runs: command, code, environment, outcome", _diff),
     "rerun": ("the same command on the same code", _rerun),
     "gc": ("remove old runs and the contents that nothing refers to", _gc),
 }
@@ -83,7 +83,7 @@ def act_list(options: Namespace) -> int:
     if found.records:
         _table(made, found.records)
     elif found.total:
-        made.say(f"None of the {found.total} runs here is of that kind.")
+        made.say(f"None of the {found.total} runs here matches.")
     else:
         made.say("There is no run here yet; `clew run SCRIPT` makes one.")
     if found.more:

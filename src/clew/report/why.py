@@ -55,7 +55,7 @@ def entry_page(knowledge: Knowledge, found: Found, tests: list[tuple[Test, str, 
 
 def _field(page: Page, name: str, text: str) -> None:
     if text:
-        page.say(text, 2, f"{name:<13} ")
+        page.say(text, 2, f"{name:<16} ")
 
 
 def _cause(cause: Cause, tests: list[tuple[Test, str, float, float]], page: Page) -> None:
@@ -63,7 +63,7 @@ def _cause(cause: Cause, tests: list[tuple[Test, str, float, float]], page: Page
     page.line()
     for index, sign in enumerate(cause.shows):
         _field(page, "shows as" if index == 0 else "", sign)
-    _field(page, "wrong if", cause.refute)
+    _field(page, "this is wrong if", cause.refute)
     _field(page, "won't help", cause.not_first)
     _field(page, "fix", cause.mend)
     if cause.domains:
