@@ -17,7 +17,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     _plan(verbs.add_parser("plan", help="what a sweep costs and what effect it can detect"))
     sweep_run.arguments(verbs.add_parser("run", help="run a sweep here: one process and one archived run each"))
-    _collect(verbs.add_parser("collect", help="collect runs of clew, W&B, MLflow, TensorBoard and tables into one file"))
+    _collect(verbs.add_parser("collect", help="collect runs of clew, W&B, MLflow, TensorBoard and tables"))
     _judge(verbs.add_parser("judge", help="which value is better, and whether the evidence suffices"))
     _importance(verbs.add_parser("importance", help="which parameters of a random search mattered, and where to look"))
     sweep_battery.arguments(verbs.add_parser("battery", help="the same code over several tasks, against a baseline"))
