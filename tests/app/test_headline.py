@@ -14,6 +14,7 @@ from clew.case.clues import answered
 from clew.case.conduct import as_seen
 from clew.case.weigh import Subject, Weighing, weigh
 from clew.knowledge import load
+from clew.observe.watches._rl_lines import bounding
 from clew.records.clue import Clue
 from clew.records.place import COMPUTED, Place, told
 
@@ -213,3 +214,21 @@ def test_without_the_case_the_cause_speaks_for_itself() -> None:
     assert as_seen(load(), finding, clues, weighing) == load().causes["loss.double_softmax"]
     weighing, clues = seen_of("terminal_handling=bootstraps_over_terminal", "targets at true terminals")
     assert not any("GAE" in as_seen(load(), found, clues, weighing).mend for found in weighing.findings)
+
+
+STEP = """
+buf.add(obs, action, reward, following, FLAG)
+obs, done = following, terminated or truncated
+y = reward + gamma * MASK target(following).max(1).values
+loss = mse_loss(value, y)
+"""
+
+
+@pytest.mark.parametrize(("mask", "line"), [("(1 - done) *", 2), ("not_done *", 2), ("done *", 4), ("", 4)])
+def test_the_line_that_makes_targets_stop_at_an_end(
+    mask: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = f"a{line}{len(mask)}.py"
+    Path(name).write_text(STEP.replace("MASK", mask).replace("FLAG", "truncated"))
+    assert bounding(Place(name, 5))[0].line == line

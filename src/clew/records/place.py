@@ -71,8 +71,14 @@ def near(path: str) -> str:
 
 MOST_TOLD = 3
 SET_HERE = "is set here"
-RESHAPED, ATTENDS, COMPUTED, MOVED = "reshaped here", "attends here", "computed here", "moved here"
-DEEDS = (RESHAPED, ATTENDS, COMPUTED, MOVED)
+RESHAPED, ATTENDS, COMPUTED, MOVED, STORED = (
+    "reshaped here",
+    "attends here",
+    "computed here",
+    "moved here",
+    "stored here",
+)
+DEEDS = (RESHAPED, ATTENDS, COMPUTED, MOVED, STORED)
 """Roles of lines that do what was seen, and not only something like it."""
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import linecache
 import os
 import re
 import sys
@@ -18,7 +19,7 @@ from types import FunctionType
 from typing import NamedTuple
 
 from clew.observe.places import is_users, shown
-from clew.records.place import COMPUTED, Place
+from clew.records.place import COMPUTED, STORED, Place
 
 MOST = 3
 FILES = 64
@@ -33,6 +34,8 @@ class Names(NamedTuple):
     puts: bool = False  # only lines that put something into a container
 
 
+FLAG = r"^(next_)?(dones?|d|terminals?|terminated|term|truncated|trunc)$"
+MASKED = re.compile(r"\b1(\.0*)?\s*-\s*[a-z_]|~\s*\w|not_?done|non_?term|mask|logical_not", re.IGNORECASE)
 LOOKED_FOR = {
     "targets": Names(
         r"^$",
@@ -46,6 +49,7 @@ LOOKED_FOR = {
     "made flat": Names(
         r"adv|gae|ret|target|flat", ("flatten|reshape|view|ravel|stack|cat$", "adv|gae", "ret|target"), 3
     ),
+    "flag": Names(r"^(dones?|d|terminals?|terminated|masks?)$", (FLAG,), 1, puts=True),
     "stored": Names(r"rew|obs|state|act", ("rew", "obs|state", "act"), 3, puts=True),
 }
 PUTS = ("append", "add", "push", "store", "put", "insert", "extend", "appendleft")
@@ -159,6 +163,16 @@ def computing(what: str, *near: Place | None) -> list[Place]:
             if count >= wanted.least:
                 found.append((-count, order, file, line))
     return [Place(file, line, role=COMPUTED) for _, _, file, line in sorted(found)[:MOST]]
+
+
+def bounding(*near: Place | None) -> list[Place]:
+    """The lines that make a target stop at the end of an episode: those that compute it; where these multiply by a flag
+    already, the line that stores the flag before them."""
+    targets = computing("targets", *near)
+    first = targets[0] if targets else None
+    text = linecache.getline(os.path.abspath(str(first.file)), first.line or 0) if first is not None else ""
+    flags = computing("flag", *near)[:1] if MASKED.search(text) else []
+    return [*(place._replace(role=STORED) for place in flags), *targets]
 
 
 def users_files() -> list[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from clew.observe.watch import Answer
 from clew.observe.watches import _rl_recursion as recursion
 from clew.observe.watches._rl_credit import credit
-from clew.observe.watches._rl_lines import computing
+from clew.observe.watches._rl_lines import bounding, computing
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Saw, Unclear
 
@@ -45,7 +45,7 @@ class DiscountInTargets(Studied):
             return saw.saying("the target of a step is its reward plus the discounted target of the step before")
         found = recursion.nothing_later(self.study)
         if found is not None:
-            return Saw("nothing_later", steps=found.rows).at(*self._lines(found.place))
+            return Saw("nothing_later", steps=found.rows).at(*bounding(found.place), found.place)
         found = recursion.discount(self.study)
         if found is None and (seen := credit(self.study)) is not None:
             places = [seen.place] if seen.outcome == "usual" else self._lines(seen.place)

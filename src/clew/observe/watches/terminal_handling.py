@@ -14,7 +14,7 @@ have the same length, so that its flag may be a time limit; limits are rare amon
 from __future__ import annotations
 
 from clew.observe.watch import Answer
-from clew.observe.watches._rl_lines import computing
+from clew.observe.watches._rl_lines import bounding
 from clew.observe.watches._rl_study import Studied
 from clew.observe.watches._rl_targets import Judged, judged
 from clew.records.clue import Saw, Unclear
@@ -65,7 +65,7 @@ class TerminalHandling(Studied):
         return None
 
     def _computed(self, saw: Saw, held: Judged) -> Answer:
-        return saw.at(*computing("targets", held.place), held.place, self.study.experience.place)
+        return saw.at(*bounding(held.place), held.place, self.study.experience.place)
 
     def _at(self, saw: Saw, held: Judged) -> Answer:
         places = [place for place in (held.place, self.study.experience.place) if place is not None]
