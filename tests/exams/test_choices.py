@@ -187,7 +187,7 @@ WHOLE: dict[str, Callable[[], Any]] = {
 def test_a_choice_that_nothing_passes_is_seen(tmp_path: Path, train: Callable[[], None]) -> None:
     with taping(tmp_path) as taper:
         train()
-    found = taper.choice
+    found = taper.recorder.choice
     assert found is not None
     assert set(found.lost) >= {"encoder.0.weight", "encoder.2.weight"}
     assert not any(name.startswith("decoder") for name in found.lost)
@@ -199,5 +199,5 @@ def test_a_choice_that_nothing_passes_is_seen(tmp_path: Path, train: Callable[[]
 def test_other_choices_are_left_alone(tmp_path: Path, train: Callable[[], None]) -> None:
     with taping(tmp_path) as taper:
         train()
-    assert taper.choice is None
+    assert taper.recorder.choice is None
     assert taper.looks < 4, "nothing was looked at"

@@ -4,7 +4,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from launching import answers, ended, script, start
+
+from clew.observe.hooks import watching
+from clew.observe.registry import all_watches
+from clew.observe.watch import Watch
+from clew.observe.watches.loss_shapes import LossShapes
 
 TIMED = {"step_time_trend", "loader_wait_share", "memory_trend"}
 
@@ -37,3 +43,27 @@ def test_a_watch_sees_the_same_without_a_step_kept_for_exams(tmp_path: Path) -> 
     kept, plain = seen(tmp_path / "kept", "--keep-capture"), seen(tmp_path / "plain")
     assert plain["batch_repeats"].get("outcome") == "same", plain["batch_repeats"]
     assert {test for test in kept if kept[test] != plain[test]} <= TIMED
+
+
+def test_a_watch_alone_names_the_line_that_it_names_beside_others(tmp_path: Path) -> None:
+    x, y = torch.randn(64, 5), torch.randn(64)
+
+    def train() -> None:
+        model = torch.nn.Linear(5, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(12):
+            optimizer.zero_grad()
+            out = model(x)
+            error = (out - y) ** 2
+            loss = error.mean()
+            torch.autograd.backward(loss)
+            optimizer.step()
+
+    def answer(*watches: type[Watch]) -> dict[str, Any]:
+        with watching(tmp_path, [*watches]) as recorder:
+            train()
+            return next(held for held in recorder.answers() if held["test"] == "loss_shapes")
+
+    alone = answer(LossShapes)
+    assert alone == answer(*all_watches()[0])
+    assert alone["where"][0]["line"] == train.__code__.co_firstlineno + 6, alone

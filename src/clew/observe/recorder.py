@@ -24,9 +24,11 @@ from clew.observe.recount import Recount
 from clew.observe.stream import Stream
 from clew.observe.tally import NUMBERS, STEPS, Tally
 from clew.observe.watch import EVENTS, Answer, Judged, Saw, Watch
+from clew.observe.watches._network_lines import Followed, Lines
 from clew.records.clue import Unclear
 
 if TYPE_CHECKING:
+    from clew.observe.choices import Cut
     from clew.records.place import Place
 
 CLOSURES = 8
@@ -94,7 +96,9 @@ class Recorder:
         self.losses = Losses(self)
         self.recount = Recount(self)
         self.origins = Origins()
-        self.lines: Any = None  # which line made which operation, once a watch follows them
+        self.lines = Lines()  # which line made which operation of the first graphs
+        self.followed = Followed(self)
+        self.choice: Cut | None = None  # one that no gradient goes past, in the first steps
         self.watches: list[Watch] = []
         for watch in watches:
             try:
@@ -109,7 +113,7 @@ class Recorder:
 
     def _listening(self, name: str) -> list[Listener]:
         plain = getattr(Watch, name)
-        told = (self.losses, self.recount, *self.watches)
+        told = (self.followed, self.losses, self.recount, *self.watches)
         return [(watch, getattr(watch, name)) for watch in told if getattr(type(watch), name) is not plain]
 
     def installed(self) -> None:
@@ -143,7 +147,7 @@ class Recorder:
         return Quiet(self)
 
     def _switch_off(self, watch: Watch, error: BaseException) -> None:
-        if watch is self.losses or watch is self.recount:
+        if watch in (self.followed, self.losses, self.recount):
             self._complain(error)
         else:
             self.broken[watch.test] = failure(error)

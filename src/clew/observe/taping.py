@@ -14,7 +14,6 @@ from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from clew.observe.choices import Cut as Choice
 from clew.observe.choices import cut_by_choice
 from clew.observe.cut import Cut, Names, Uncut, cut, signature
 from clew.observe.guard import release
@@ -64,7 +63,7 @@ class Taper(Watch):
         self.folder = folder
         self.roll = Roll(torch, self._where)
         self.mode: Any = None
-        self.over = not folder
+        self.over = False
         self.why = ""  # why no tape could be cut
         self.failures = 0
         self.signature: tuple[Any, ...] | None = None
@@ -75,7 +74,6 @@ class Taper(Watch):
         self.state: dict[str, weakref.ref[Any]] = {}
         self.arguments: dict[int, tuple[weakref.ref[Any], tuple[int, int]]] = {}
         self.roots = 0
-        self.choice: Choice | None = None  # one that no gradient goes past, in the first steps
         self.looks = LOOKS
         self._inside: Any = None
         self.loaded: list[weakref.ref[Any]] = []
@@ -263,6 +261,10 @@ class Taper(Watch):
                 for place, parameter in enumerate(group["params"]):
                     self.names.parameters.setdefault(id(parameter), f"parameter {number}.{place}")
         self._choices(self.names)
+        if not self.folder:
+            if not self.looks:
+                self.end()
+            return
         found = cut(self.roll, loss, self.names, self.recorder.step)
         if self.signature is None:
             self._first(found)
@@ -278,14 +280,14 @@ class Taper(Watch):
         self.batches += 1
 
     def _choices(self, names: Names) -> None:
-        if self.choice is None and self.looks:
+        if self.recorder.choice is None and self.looks:
             self.looks -= 1
             held = {
                 slot: names.parameters[id(tensor)]
                 for slot, (tensor, _) in self.roll.held.items()
                 if tensor.requires_grad and id(tensor) in names.parameters
             }
-            self.choice = cut_by_choice(self.roll.calls, held)
+            self.recorder.choice = cut_by_choice(self.roll.calls, held)
 
     def _undisturbed(self, found: Cut) -> None:
         """Keep the inputs as they were before the script put random numbers on them, where that was seen."""

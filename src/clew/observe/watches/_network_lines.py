@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from clew.observe.places import is_users, shown
+from clew.observe.watch import Backward, Batch, OptimizerEvent, Raised, Watch, when_sampled
 from clew.observe.watches._network_graph import whole_graph
 from clew.observe.watches._network_spans import _extent
 from clew.records.place import Place
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 
 MOST_EVENTS = 40_000
 """Calls and lines followed in one stretch: some tens of milliseconds."""
+MOST = 20_000
+WALKS = 8
+STRETCHES = 6
+"""How many stretches of the script are followed line by line, each from a backward pass to the next."""
 SIZES = 8
 Size = tuple[int, int]
 
@@ -127,9 +132,61 @@ class Lines:
         return _place(self.known[size], number - base) if size in self.known else None
 
 
+class Followed(Watch):
+    """Learns the lines of the first graphs for whichever watch asks, from a backward pass to the next one."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.graph: list[Any] | None = None  # of the backward that is under way, on a sampled step
+        self.owed = False  # a watch still waits for a line
+        self._lines = recorder.lines
+        self._new_size = True
+        self._walks = (-1, 0)
+
+    def optimizer_made(self, event: OptimizerEvent) -> None:
+        if not event.step:
+            self._follow()
+
+    def batch(self, event: Batch) -> None:
+        if not event.step:
+            self._follow()
+
+    def before_backward(self, event: Backward) -> None:
+        self._lines.stop()
+        self.graph = None
+        if event.sampled and event.loss.grad_fn is not None and self._may_walk(event.step):
+            self.graph = whole_graph(event.loss.grad_fn, MOST)
+            if self.graph is not None:
+                self._new_size = self._lines.keep(self.graph)
+
+    def after_backward(self, event: Backward) -> None:
+        self.graph = None
+        if event.sampled or self.owed:
+            self._follow()
+
+    @when_sampled
+    def after_step(self, event: OptimizerEvent) -> None:
+        del event
+        self._follow()
+
+    def raised(self, event: Raised) -> None:
+        del event
+        self.graph = None
+
+    def _follow(self) -> None:
+        wanted = self._new_size or self._lines.stretches < 2
+        if (wanted or self.owed) and self._lines.stretches < STRETCHES + self.owed:
+            self._lines.start()
+
+    def _may_walk(self, step: int) -> bool:
+        """A few graphs per step: there may be many backward passes before a step, and no step at all."""
+        self._walks = (step, self._walks[1] + 1 if self._walks[0] == step else 1)
+        return self._walks[1] <= WALKS
+
+
 def lines_of(recorder: Recorder, wanted: list[Any], loss: Any) -> list[Place | None]:
-    """The lines that made operations of a loss, where some watch has followed a graph like it."""
-    nodes = whole_graph(loss.grad_fn) if recorder.lines is not None and loss.grad_fn is not None else None
+    """The lines that made operations of a loss, where a graph like it was followed."""
+    nodes = whole_graph(loss.grad_fn) if loss.grad_fn is not None else None
     if nodes is None:
         return [None] * len(wanted)
     return [recorder.lines.at(int(node._sequence_nr()), nodes) for node in wanted]

@@ -39,17 +39,13 @@ from clew.observe.watch import (
 from clew.observe.watches._loss_graph import bare
 from clew.observe.watches._network_graph import first_tensor, norms, number, readable, whole_graph
 from clew.observe.watches._network_hazards import hazard, past_casts
-from clew.observe.watches._network_lines import Lines
+from clew.observe.watches._network_lines import MOST
 from clew.observe.watches._network_origin import STEEP, Origin, nearly_armed, origin
 from clew.observe.watches._network_spans import Layout, Span, _extent
 from clew.observe.watches._training_values import held_by, skips
 from clew.records.clue import Unclear
 from clew.records.place import Place
 
-MOST = 20_000
-WALKS = 8
-STRETCHES = 6
-"""How many stretches of the script are followed line by line, each from a backward pass to the next."""
 FAR = 100.0
 """A loss that has grown so much says that the weights were carried away, whatever came near to zero on the way."""
 SHARE = 0.02
@@ -80,12 +76,10 @@ class FirstNonfinite(Watch):
         self.losses = 0
         self.found: Found | None = None
         self.lost = ""
-        self.walks = (-1, 0)
         self.smallest, self.latest, self.first = math.inf, 0.0, math.nan
         self.layout = Layout()
-        self.lines = recorder.lines = Lines()
+        self.lines = recorder.lines
         self.owed: Owed | None = None
-        self.new_size = True
         self.step_place: Place | None = None
         self.odd: dict[int, set[int]] = {}  # by optimiser: tensors that were not finite to begin with, masks mostly
         self.may_be_steep = False
@@ -101,19 +95,7 @@ class FirstNonfinite(Watch):
 
     # --- what happens where
 
-    def optimizer_made(self, event: OptimizerEvent) -> None:
-        if not event.step:
-            self._follow()
-
-    def _follow(self) -> None:
-        """Learn the lines of the coming stretch, where there is something to learn."""
-        wanted = not self.over and (self.new_size or self.lines.stretches < 2)
-        if (wanted or self.owed is not None) and self.lines.stretches < STRETCHES + (self.owed is not None):
-            self.lines.start()
-
     def batch(self, event: Batch) -> None:
-        if not event.step:
-            self._follow()
         value = list(event.value.values()) if isinstance(event.value, dict) else event.value
         held = value if isinstance(value, list | tuple) else [value]
         self.batch_tensors = [weakref.ref(value) for value in held[:8] if isinstance(value, torch.Tensor)]
@@ -157,7 +139,6 @@ class FirstNonfinite(Watch):
         return True
 
     def before_backward(self, event: Backward) -> None:
-        self.lines.stop()
         if self.owed is not None:
             self._pay(event)
         if self.over:
@@ -165,11 +146,10 @@ class FirstNonfinite(Watch):
         self.losses += 1
         if self._is_bad(event.loss, event.sampled):
             self._investigate(event.loss, event.step, event.place)
-        elif event.sampled and event.loss.grad_fn is not None and self._may_walk(event.step):
-            nodes = whole_graph(event.loss.grad_fn, MOST)
+        elif event.sampled:
+            nodes = self.recorder.followed.graph
             if nodes is not None:
                 self.layout.keep(nodes)
-                self.new_size = self.lines.keep(nodes)
                 self.may_be_steep = self.may_be_steep or any(bare(node) in STEEP for node in nodes)
                 self._read_slopes(event, nodes)
         elif self._has_time(event):
@@ -194,10 +174,6 @@ class FirstNonfinite(Watch):
             return False
         return self.spent <= SHARE * (time.monotonic() - self.recorder.started)
 
-    def after_backward(self, event: Backward) -> None:
-        if event.sampled or self.owed is not None:
-            self._follow()
-
     def _places(self, at: int, nodes: list[Any], end: Place | None) -> tuple[Place | None, ...]:
         """The line that made an operation, with the module whose call it was part of."""
         around = self.layout.around(at, end)
@@ -205,6 +181,7 @@ class FirstNonfinite(Watch):
         if line is None:
             base, size = _extent(nodes)
             self.owed = Owed(at - base, size)
+            self.recorder.followed.owed = True
             return around
         same = [place for place in around if place is not None and place.file == line.file and place.line == line.line]
         if same:
@@ -224,11 +201,7 @@ class FirstNonfinite(Watch):
                 kept = tuple(place for place in self.found.places if place is not None and place.end_line is None)
                 self.found = self.found._replace(places=(line, *kept))
             self.owed = None if line is not None else self.owed
-
-    def _may_walk(self, step: int) -> bool:
-        """A few graphs per step: there may be many backward passes before a step, and no step at all."""
-        self.walks = (step, self.walks[1] + 1 if self.walks[0] == step else 1)
-        return self.walks[1] <= WALKS
+            self.recorder.followed.owed = self.owed is not None
 
     def _investigate(self, loss: torch.Tensor, step: int, place: Place | None) -> None:
         nodes = whole_graph(loss.grad_fn, MOST) if loss.grad_fn is not None else None
@@ -298,7 +271,6 @@ class FirstNonfinite(Watch):
     @when_sampled
     def after_step(self, event: OptimizerEvent) -> None:
         """Finite gradients went in: if the weights are not finite now, the update itself did it."""
-        self._follow()
         if self.over or not self.losses or skips(event.optimizer):
             return
         odd = self.odd.get(event.number)

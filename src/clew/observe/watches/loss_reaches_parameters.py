@@ -42,7 +42,6 @@ from clew.records.clue import Unclear
 if TYPE_CHECKING:
     import torch
 
-    from clew.observe.choices import Cut
     from clew.records.place import Place
 
 SETTLED = 2
@@ -201,9 +200,7 @@ class LossReachesParameters(Reach):
         return self._chosen() or Saw("all", reached=len(self.reached))
 
     def _chosen(self) -> Saw | None:
-        found: Cut | None = next(
-            (held for watch in self.recorder.watches if (held := getattr(watch, "choice", None))), None
-        )
+        found = self.recorder.choice
         if found is None:
             return None
         names = ", ".join(found.lost[:2])
