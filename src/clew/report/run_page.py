@@ -200,7 +200,7 @@ def _quote(place: Place, page: Page) -> None:
 
 def possible(seen: CaseView, page: Page) -> None:
     """The causes worth a line, with what speaks for and against them and what would refute them."""
-    held = guesses(seen)[:SHOWN]
+    held = guesses(seen)
     if held:
         page.head("Possible causes")
     for item in held:

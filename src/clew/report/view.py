@@ -17,6 +17,7 @@ LEAST_PULL = 0.1
 """Bits below which a clue is not worth naming for or against an explanation."""
 LEAST_SHARE = 0.03
 """Credence below which an explanation is not worth a line."""
+MOST_GUESSES = 3
 LEAST_GAIN = 0.035
 """Bits below which a question is not worth asking: what reads as 0.03 or less."""
 
@@ -102,9 +103,14 @@ def guesses(seen: CaseView) -> tuple[Explanation, ...]:
     complained and nothing was found, all stay on the table."""
     if seen.case.setting == "complaint" and not seen.weighing.findings:
         return seen.explanations
-    held = [item for item in seen.explanations if item.credence >= LEAST_SHARE or item.part == "own"]
-    held.sort(key=lambda item: item.cause == "none.healthy")
-    return () if [item.cause for item in held] == ["none.healthy"] else tuple(held)
+    parts = {item.cause: item.part for item in seen.explanations}
+    held = [
+        Explanation(share.cause, share.credence, parts.get(share.cause, "rival"))
+        for share in seen.weighing.shares
+        if share.credence >= LEAST_SHARE or parts.get(share.cause) == "own"
+    ]
+    others = [item for item in held if item.cause != "none.healthy"][:MOST_GUESSES]
+    return (*others, *(item for item in held if item.cause == "none.healthy" and others))
 
 
 def _foreseen(case: Case, weighing: Weighing) -> tuple[str, ...]:
