@@ -2,8 +2,8 @@
 
 What it sees: a loss of torch with its usual reduction, by a function or an object made anywhere in the project,
 multiplied with a mask or with weights of the examples and then summed or averaged.
-Why it matters: the loss is one number by then. The weights only scale it: every example counts alike, and a mask takes
-nothing out. Training goes on as if they were not there.
+Why it matters: the loss is one number by then. The weights only scale it: every example counts equally, and a mask
+masks nothing. Training ignores them.
 Silent when: reduction="none" is given, or the factor is a setting.
 Fix: reduction="none", multiply, then average.
 """

@@ -1,9 +1,9 @@
 """The optimiser steps before there are gradients.
 
-What it sees: in one turn of a training loop, or in one training function, zero_grad, then step, then backward.
-Why it matters: the gradients were cleared in the same turn, so the step moves nothing, and what backward computes is
-cleared before anything uses it.
-Silent when: zero_grad comes after the step: then the step uses the gradients of the turn before.
+What it sees: in one iteration of a training loop, or in one training function, zero_grad, then step, then backward.
+Why it matters: the gradients were cleared in the same iteration, so the step changes nothing, and what backward
+computes is cleared before anything uses it.
+Silent when: zero_grad comes after the step: then the step uses the gradients of the previous iteration.
 Fix: step after backward.
 """
 

@@ -1,8 +1,8 @@
 """Gradients are computed and no optimiser ever steps.
 
-What it sees: a training loop with backward and zero_grad of an optimiser that is made in this file and never stepped
-in it, never passed on and never returned; one of two optimisers that is cleared and never stepped, also when both are
-kept in a dict; a gradient scaler that scales and updates on a way on which nothing steps.
+What it sees: a training loop with backward and zero_grad of an optimiser that is made in this file and never stepped in
+it, never passed on and never returned; one of two optimisers that is cleared and never stepped, also when both are kept
+in a dict; a gradient scaler that scales and updates on a path without a step.
 Why it matters: the parameters never move. The loss only shows the noise of the batches.
 Silent when: the optimiser leaves the file, or something else may step it.
 Fix: call step after backward.

@@ -1,11 +1,11 @@
 """The scheduler steps before the optimiser.
 
-What it sees: in one turn of a loop, the scheduler's step comes first and the optimiser's step after it, in place or
-in a helper.
+What it sees: in one iteration of a loop, the scheduler's step comes first and the optimiser's step after it, in place
+or in a helper.
 Why it matters: the first value of the schedule is skipped, and a warm-up that begins at zero or a milestone comes one
-turn early. PyTorch warns once and goes on.
-Silent when: the optimiser has stepped earlier in the same turn, or the scheduler is asked for an explicit epoch.
-Fix: step the scheduler after the optimiser, at the end of the turn.
+step early. PyTorch warns once and goes on.
+Silent when: the optimiser has stepped earlier in the same iteration, or the scheduler gets an explicit epoch.
+Fix: step the scheduler after the optimiser, at the end of the iteration.
 """
 
 from collections.abc import Iterator

@@ -4,7 +4,7 @@ What it sees: StepLR, MultiStepLR, ExponentialLR, ReduceLROnPlateau, or a cosine
 the loop over batches inside a loop over epochs; OneCycleLR or a schedule over all steps, stepped once per epoch.
 Why it matters: the rate decays to nothing within the first epoch, or a warm-up that should last a few hundred steps
 lasts the whole training.
-Silent when: the numbers of the schedule may well count batches, or the loops are not told apart.
+Silent when: the numbers of the schedule may well count batches, or the loops cannot be distinguished.
 Fix: move the call into the loop that the schedule counts.
 """
 

@@ -1,7 +1,7 @@
 """Gradients are clipped when there is nothing to clip, or too late.
 
 What it sees: in a loop with one backward and one step, clipping before backward or after the step.
-Why it matters: before backward it clips what is left from the turn before, or nothing; after the step it changes
+Why it matters: before backward it clips what is left from the previous iteration, or nothing; after the step it changes
 gradients that have been used. Either way the step is not clipped, and the first bad batch throws the model far off.
 Silent when: the loop has several losses or optimisers, or clips in the right place too.
 Fix: clip between backward and step.

@@ -1,8 +1,8 @@
 """All parameters are frozen and then handed to the optimiser.
 
-What it sees: requires_grad switched off for all of a model's parameters, then an optimiser over the same model, with
-no new layer and nothing switched on again between; a new layer put into a model before all of it is frozen; a part
-frozen for a first stage of training that nothing sets free before the next.
+What it sees: requires_grad switched off for all of a model's parameters, then an optimiser over the same model, with no
+new layer and nothing switched on again between; a new layer put into a model before all of it is frozen; a part frozen
+for a first stage of training that nothing unfreezes before the next.
 Why it matters: what is frozen does not learn, and often nothing else is left to train. The usual slips are freezing
 the backbone after its new head was put in, and a second stage that trains the head alone once more.
 Silent when: a layer is replaced after freezing, anything is unfrozen, or the freezing is conditional or selective.

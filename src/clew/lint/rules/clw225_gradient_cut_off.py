@@ -4,11 +4,11 @@ What it sees: every way from the loss back to a network that the optimiser holds
 numpy, argmax or a new tensor, also in helpers and losses of the project; in a module's forward, a layer built there
 whose output is used only behind such a cut; a term of the loss that item, argmax or a comparison makes a constant;
 requires_grad switched on for a loss that was computed.
-Why it matters: the network keeps its random start. The rest learns around it, or nothing learns at all, and no error
-tells.
+Why it matters: the network keeps its random start. The rest learns around it, or nothing learns at all, and nothing
+raises.
 Silent when: one way is free, anything on the way cannot be followed, or the network is frozen, loaded, or named as a
 target, a teacher or an average of another.
-Fix: take the cut off that way; detach only what is to stay fixed.
+Fix: remove that cut; detach only what should stay fixed.
 """
 
 import ast

@@ -4,7 +4,7 @@ What it sees: a loop over named_parameters() or comprehensions for the groups of
 by a word in its name or by its number of axes, without an else, where parameters of the model fit none of the tests;
 one list for the optimiser that leaves out biases or vectors.
 Why it matters: what is in no group is in no optimiser, and stays at its start. The loss falls all the same.
-Silent when: there is an else, the rest is frozen, or a test asks for something that the source does not tell.
+Silent when: there is an else, the rest is frozen, or a test asks for something that the source does not show.
 Fix: end the chain with else, or raise there.
 """
 

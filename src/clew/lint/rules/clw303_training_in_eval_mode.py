@@ -3,7 +3,7 @@
 What it sees: eval() on a model, then, with no train() between, a loop that computes gradients and steps an optimiser
 over that model's parameters.
 Why it matters: dropout is off and batch normalisation uses running statistics that never move, so training and the
-regularisation that was meant have little in common.
+intended regularisation have little in common.
 Silent when: the optimiser holds something else (an input, another model), or train() comes between.
 Fix: model.train() before the loop.
 """

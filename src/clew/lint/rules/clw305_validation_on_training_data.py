@@ -1,9 +1,9 @@
 """Something called validation is computed on the training data.
 
 What it sees: a result named val or test that comes from evaluating on a loader or arrays named train, and on nothing
-held out; a loop or call that judges a model on training data while the held-out loader lies unread; a loader named val
-or test over the set that the training loader reads; a trainer that is given one set or loader for both.
-Why it matters: the score measures memory. Early stopping and model selection then reward overfitting.
+held out; a loop or call that evaluates a model on training data while the held-out loader is never used; a loader named
+val or test over the set that the training loader reads; a trainer that is given one set or loader for both.
+Why it matters: the score measures memorisation. Early stopping and model selection then reward overfitting.
 Silent when: the result is named after training too, or held-out data is among the arguments.
 Fix: give it the held-out data.
 """

@@ -1,12 +1,12 @@
-"""A figure that should grow is watched as if it should shrink, or the reverse.
+"""A metric that should grow is monitored as if it should shrink, or the reverse.
 
 What it sees: ReduceLROnPlateau that is stepped with an accuracy in mode "min" or with a loss in mode "max"; early
 stopping, checkpoints, Trainer arguments and Optuna studies whose direction does not fit the name of what they watch;
 `if accuracy < best: best = accuracy`, and max() or min() over results by such a name.
 Why it matters: the learning rate is cut while the model improves, or the worst checkpoint is kept and reported as the
 best. Nothing raises, and the training curve looks right.
-Silent when: the name of the figure does not tell which way is better, or the sign is turned.
-Fix: the mode that fits the figure: "max" for accuracies and scores, "min" for losses and errors.
+Silent when: the name of the metric does not tell which way is better, or the sign is flipped.
+Fix: the mode that fits the metric: "max" for accuracies and scores, "min" for losses and errors.
 """
 
 import ast

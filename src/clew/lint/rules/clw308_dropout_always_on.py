@@ -2,7 +2,7 @@
 
 What it sees: torch.nn.functional.dropout in the forward of a module, without its `training` argument, or with True.
 Why it matters: the function drops by default. eval() changes nothing about it: every prediction is noisy and worse than
-it need be, and the same input gives another answer each time.
+it need be, and the same input gives a different output each time.
 Silent when: training=self.training is given, or names speak of Monte Carlo dropout.
 Fix: training=self.training, or nn.Dropout.
 """

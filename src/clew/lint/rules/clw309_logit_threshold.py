@@ -1,9 +1,9 @@
 """Raw scores are compared with one half.
 
-What it sees: what a network's last linear layer gives, compared with 0.5 where predictions are counted, in a file whose
-loss takes raw scores.
-Why it matters: a raw score of 0.5 is a probability of 0.62. The border is in the wrong place, and accuracy, precision
-and recall are those of another classifier.
+What it sees: the output of a network's last linear layer, compared with 0.5 where predictions are counted, in a file
+whose loss takes raw scores.
+Why it matters: a raw score of 0.5 is a probability of 0.62. The threshold is in the wrong place, and accuracy,
+precision and recall are those of another classifier.
 Silent when: a sigmoid stands between, or the network is not in sight.
 Fix: compare with 0, or apply the sigmoid first.
 """

@@ -3,8 +3,8 @@
 What it sees: a tensor whose shape was unpacked as (batch, length, width) is viewed with the second and third names
 exchanged, or with the heads put before the length; heads that were brought forward for attention, in this function or
 a helper, and are merged again by a view without being taken back.
-Why it matters: view keeps the order in memory and only draws new borders. The numbers of different positions end up
-in one row, the model still trains on the scrambled data, and is worse for a reason that nothing shows.
+Why it matters: view keeps the order in memory and only reinterprets the shape. Values of different positions end up in
+one row, the model still trains on the scrambled data, and is worse for a reason that nothing shows.
 Silent when: a transpose or permute stands between, or the sizes in the view are in the order of the tensor.
 Fix: transpose or permute; for heads, view in the order of memory first and transpose then.
 """

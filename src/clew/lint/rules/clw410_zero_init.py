@@ -2,7 +2,7 @@
 
 What it sees: zeros_ or constant_ on the weight of every linear or convolutional layer of a network, in an
 initialisation that is applied to all modules.
-Why it matters: units that start equal get equal gradients and stay equal. A hidden layer then has the power of one
+Why it matters: units that start equal get equal gradients and stay equal. A hidden layer is then no better than one
 unit.
 Silent when: only biases, normalisation layers or the last layer are set, as residual networks do on purpose.
 Fix: leave the default, or kaiming and xavier initialisation.

@@ -1,10 +1,10 @@
-"""A recurrent layer takes the examples of a batch for the steps of time.
+"""A recurrent layer treats the batch axis as the time axis.
 
 What it sees: a recurrent or attention layer without batch_first, whose output is then read as if the batch came first:
 the last or first entry of axis 1, or a mean over axis 1; the reverse, out[-1] of a layer with batch_first=True; an
-input whose axes the same function has named batch and time, given to a layer that wants time first.
+input whose axes the same function has named batch and time, given to a layer that expects time first.
 Why it matters: the layer runs along the batch. Each prediction depends on the neighbours it was drawn with, the order
-within a sequence is never seen, and no shape gives it away.
+within a sequence is never seen, and no shape shows it.
 Silent when: an axis is moved between the layer and the place that reads it, or batch_first is not written out plainly.
 Fix: batch_first=True, or move the time axis to the front before the layer.
 """

@@ -3,8 +3,8 @@
 What it sees: train_test_split that shuffles, random_split, a shuffled KFold or a permutation of indices, on rows that
 were sorted by time, carry lags, rolling windows or differences, are indexed by date, or are windows of one series,
 here or in functions, data sets and files of the project.
-Why it matters: neighbouring moments land on both sides. The model interpolates between rows it has seen, and the
-score promises a forecast it cannot make.
+Why it matters: neighbouring moments land on both sides. The model interpolates between rows it has seen, and the score
+does not reflect real forecasts.
 Silent when: shuffle=False, TimeSeriesSplit, or nothing in sight says that the rows follow each other.
 Fix: split at a date, or TimeSeriesSplit.
 """

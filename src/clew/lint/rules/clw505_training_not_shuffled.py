@@ -1,4 +1,4 @@
-"""Training data is read in the order of the disk.
+"""Training data is read in its stored order.
 
 What it sees: a DataLoader kept under a name of training, over a map-style data set, without shuffle, sampler or
 batch_sampler, or with a SequentialSampler; a loader with shuffle=False, made anywhere, that a training loop reads.

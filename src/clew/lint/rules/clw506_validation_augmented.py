@@ -1,7 +1,7 @@
 """Held-out data is augmented at random.
 
 What it sees: a data set named val or test that is built with a transform of random crops, flips, jitter or erasing,
-here or in another file, or is split off from one; a function that is told which part it is for and does not look.
+here or in another file, or is split off from one; a function that takes the part as an argument and ignores it.
 Why it matters: the score then depends on luck, changes from run to run, and measures distorted data.
 Silent when: the transform has no random step, or test-time augmentation is named.
 Fix: a transform without random steps for held-out data.

@@ -3,7 +3,7 @@
 What it sees: in a loop over epochs, a result computed on test data is compared with the best so far, and the
 comparison saves a model or stops the run; the same handed to an early stopper, a scheduler or a search; the best of a
 table of results on test data; eval_set or eval_dataset of a fit that stops early.
-Why it matters: the best of many looks at the test set is no test any more: the reported score is optimistic by the
+Why it matters: the best of many looks at the test set is no longer a test: the reported score is optimistic by the
 spread between epochs.
 Silent when: held-out data named val decides, or no test data is in sight.
 Fix: choose on validation data, look at the test set once.

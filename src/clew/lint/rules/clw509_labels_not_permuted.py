@@ -1,9 +1,10 @@
-"""Inputs and labels are shuffled apart from each other.
+"""Inputs and labels are shuffled independently.
 
-What it sees: two arrays that belong together each indexed by a permutation of its own, shuffled one after the other,
-or only one of the two permuted, shuffled or sorted before both go on; two shuffled loaders walked side by side; rows
-picked out of one and as many taken from the front of the other; files listed twice in no order and paired by place.
-Why it matters: labels no longer belong to their inputs. The loss falls to that of guessing and stays there.
+What it sees: two arrays that belong together each indexed by a permutation of its own, shuffled one after the other, or
+only one of the two permuted, shuffled or sorted before both go on; two shuffled loaders iterated in parallel; rows
+selected from one and as many taken from the front of the other; files listed twice without sorting and paired by
+position.
+Why it matters: labels no longer belong to their inputs. The loss falls to chance level and stays there.
 Silent when: one permutation serves both, or the seed is set to the same value before each shuffle.
 Fix: draw one permutation and index both with it.
 """

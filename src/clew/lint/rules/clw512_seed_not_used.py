@@ -1,8 +1,8 @@
-"""A seed is asked for and never used.
+"""A seed is accepted and never used.
 
 What it sees: a --seed argument that nothing in the file reads, or that is only printed and saved while nothing is
 seeded; a parameter `seed` of a function that draws or trains and never looks at it.
-Why it matters: runs differ although they were told to be alike, and a comparison over seeds compares nothing.
+Why it matters: runs with the same seed differ, and a comparison over seeds is meaningless.
 Silent when: the arguments are passed on as a whole, or anything reads the seed.
 Fix: seed Python, numpy and torch from it at the start.
 """

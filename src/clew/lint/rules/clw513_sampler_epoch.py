@@ -1,4 +1,4 @@
-"""A distributed sampler deals the same order in every epoch.
+"""A distributed sampler repeats the same order in every epoch.
 
 What it sees: a DistributedSampler that shuffles, in a file with a loop over epochs, or in a function of the project
 that made the loader of such a loop, and no set_epoch anywhere.

@@ -3,8 +3,8 @@
 What it sees: next(iter(loader)) inside a training loop; a function that picks rows with a generator which it makes
 itself from a fixed seed, and that a training loop calls in every iteration.
 Why it matters: each iteration builds a new iterator and takes its first batch. Without shuffling that is the same batch
-for ever; with shuffling, workers are started and thrown away for one batch, and epochs mean nothing. A generator that
-begins anew picks the same rows for ever.
+for ever; with shuffling, workers are started and thrown away for one batch, and epochs mean nothing. A restarted
+generator picks the same rows for ever.
 Silent when: the iterator or the generator is made once outside, the seed is given to the function, what is drawn is for
 an evaluation, or the loop is a check that overfits one batch on purpose. A loader that is seen to shuffle is only worth
 a look.

@@ -1,8 +1,8 @@
-"""The target is cut out of the sequence at the same place as the input.
+"""The target is the same slice of the sequence as the input.
 
 What it sees: two names, one for inputs and one for targets, made by the very same expression with a slice in it.
-Why it matters: a model that reads a position and must predict that same position has nothing to learn but to copy. The
-loss goes to zero at once, and samples are noise.
+Why it matters: a model that reads a position and must predict that same position only has to learn to copy. The loss
+goes to zero at once, and samples are noise.
 Silent when: the two expressions differ, or the names are not those of inputs and targets.
 Fix: take the targets one position later: data[i + 1 : i + 1 + n].
 """

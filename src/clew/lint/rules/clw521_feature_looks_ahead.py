@@ -4,8 +4,8 @@ What it sees: a centred window, a value moved back from later rows, a fill from 
 rows or a smoother that looks both ways, kept as a column of rows in time that a model is then fitted on, and not as its
 target. A helper that returns what such a smoother made counts where it is called, if the file takes its targets from
 later rows.
-Why it matters: at the moment of prediction those rows do not exist. The score is far too good, and nothing of it is
-left in use.
+Why it matters: at the moment of prediction those rows do not exist. The score is far too good, and it does not hold in
+use.
 Silent when: the column is the target by its name or use, or nothing says that rows follow each other in time.
 Fix: use windows that end at the row itself, and lags with a positive shift.
 """

@@ -1,4 +1,4 @@
-"""Rows that belong together are divided one by one.
+"""Rows that belong together are split one by one.
 
 What it sees: a random split of a frame by rows, in a file that counts or groups the rows by a column of patients,
 subjects, users, speakers or the like.

@@ -1,9 +1,9 @@
-"""Strings are numbered by Python's own hash.
+"""Strings are encoded with Python's own hash.
 
 What it sees: `hash(word) % buckets` where the word is seen to be a string, as a row of a table, a part of a split or a
 seed.
-Why it matters: Python salts the hash of strings anew in every process. Runs with the same seed differ, and a model that
-was saved meets other numbers for the same words when it is loaded.
+Why it matters: Python salts the hash of strings in every process. Runs with the same seed differ, and a saved model
+gets other codes for the same words when it is loaded.
 Silent when: what is hashed is not seen to be a string (numbers have the same hash everywhere); the result is printed or
 made part of a name; a class computes its own `__hash__`; the file speaks of PYTHONHASHSEED.
 Fix: use a hash that is the same everywhere, such as zlib.crc32(word.encode()) or hashlib.

@@ -1,9 +1,9 @@
-"""The slope of a square root where it is infinite.
+"""A square root at zero, where its derivative is infinite.
 
-What it sees: torch.sqrt of a squared error, a sum of squares or a variance in a loss, with nothing added below the
+What it sees: torch.sqrt of a squared error, a sum of squares or a variance in a loss, with nothing added under the
 root.
-Why it matters: at zero the slope of the root is infinite, and infinity times the zero slope of what is below is NaN.
-It strikes when a prediction becomes exact, often late in training, or on padded, all-zero rows.
+Why it matters: at zero the derivative of the root is infinite, and infinity times the zero derivative of its argument
+is NaN. It strikes when a prediction becomes exact, often late in training, or on padded, all-zero rows.
 Silent when: something is added below the root, or gradients are off.
 Fix: torch.sqrt(x + eps).
 """

@@ -1,4 +1,4 @@
-"""A cast to integers takes away what the loss needs.
+"""A cast to integers removes what the loss needs.
 
 What it sees: long() or int() on the targets of a regression loss or of a binary cross-entropy, or on the predictions
 of any loss; a cast to bytes of what was just scaled to lie between 0 and 1.

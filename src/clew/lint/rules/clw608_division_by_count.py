@@ -1,4 +1,4 @@
-"""Division by the number of marked entries, which may be none.
+"""Division by the number of selected entries, which may be zero.
 
 What it sees: a sum divided by the sum of a mask, or by a count of entries that fulfil a condition, with nothing that
 keeps the count from zero: a mask per example, a comparison, entries that are picked by it.

@@ -1,8 +1,8 @@
 """A time limit is stored as the end of the task.
 
 What it sees: `terminated or truncated` from env.step, and the result put into a replay buffer, a memory or a target.
-Why it matters: a state cut off by the clock has a future, and its value is set to zero. The agent learns that late
-states are worthless, and value estimates depend on the time limit.
+Why it matters: a state cut off by the time limit still has value, and its target sets it to zero. The agent learns that
+late states are worthless, and value estimates depend on the time limit.
 Silent when: the flag only resets the environment, or terminated and truncated are stored or used apart; to count the
 true ends for a log is no such use.
 Fix: store terminated; use both to reset.

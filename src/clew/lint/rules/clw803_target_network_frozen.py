@@ -3,7 +3,7 @@
 What it sees: a network kept under a name with target in it, made as a copy of another or with the same class, used to
 compute targets, and nothing in the file that writes to it again, or only a method that nothing calls; a target, old,
 reference or teacher network that is the trained network itself.
-Why it matters: targets come from a random network for ever. The loss falls nicely, towards nothing of use.
+Why it matters: targets come from a random network for ever. The loss falls, but towards a useless target.
 Silent when: load_state_dict, a soft update, a copy_ or any call that takes the network by name updates it.
 Fix: copy the online weights every so many steps, or average them in at every step.
 """

@@ -2,7 +2,7 @@
 
 What it sees: `obs = next_obs` before the transition is put into the buffer, so that obs and next_obs are one and the
 same there.
-Why it matters: the agent learns that every action leads from a state to itself. Values spread nowhere, and nothing
+Why it matters: the agent learns that every action leads from a state to itself. Values do not propagate, and nothing
 crashes.
 Silent when: the state moves on after the transition was stored, or a copy was taken before.
 Fix: store first, then obs = next_obs.
