@@ -111,3 +111,10 @@ def test_the_pre_mortem_goes_on_until_a_failure_would_surprise(clew: Clew) -> No
     listed = clew("preflight", "--case", "current").out
     top = next(line.split()[1] for line in first.out.splitlines() if line.startswith("  1  "))
     assert f"1  {top}" not in listed
+
+
+def test_a_check_without_an_instrument_has_no_seconds(clew: Clew) -> None:
+    Path("train.py").write_text("import torch\n")
+    text = " ".join(clew("preflight", "train.py", "--domain", "rl").out.split())
+    assert "check with transition_alignment, by hand: Run an environment" in text
+    assert "check with observation_scale, 1 s: Print mean" in text

@@ -120,9 +120,10 @@ def wrong(looked: before.Script | None) -> int:
 
 
 def _propose(domain: str, proposed: list[preflight.Danger], made: Page) -> None:
-    made.say(f"Imagine that the run has failed. With a subject of kind {domain!r} these are reasons to expect:")
+    made.say(f"Imagine that the run has failed. In the domain {domain!r} these are the most likely reasons:")
     for index, danger in enumerate(proposed, start=1):
-        cost = seconds(danger.check.seconds + (60 if danger.check.person else 0))
+        by_hand = danger.check.by == "person"
+        cost = "by hand" if by_hand else seconds(danger.check.seconds + (60 if danger.check.person else 0))
         made.say(f"{danger.cause.id} (prior {percent(danger.prior)}): {danger.cause.gloss}.", 2, f"{index}  ")
         made.say(f"{danger.check.id}, {cost}: {danger.cause.refute}", 5, "check with ")
 
