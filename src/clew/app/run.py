@@ -31,7 +31,7 @@ from clew.case.verdict import Verdict
 from clew.errors import ClewError
 from clew.home import private
 from clew.knowledge.base import load
-from clew.observe.collect import Crash, Process, clues_of, processes, rank_clues, read_crash
+from clew.observe.collect import Crash, Process, clues_of, processes, rank_clues, read_crash, trainings
 from clew.observe.launch import Ended, Told, command_for, launch
 from clew.observe.progress import sweep
 from clew.records.case import Case, HeldClue
@@ -375,7 +375,8 @@ def facts(done: Done) -> RunFacts:
         done.files,
         done.exams.notes,
         _exams_line(done.exams),
-        *(_crash_facts(done.crash) if done.crash else ()),
+        *(_crash_facts(done.crash) if done.crash else ("", None, "")),
+        tuple(part.steps for part in trainings(done.parts)),
     )
 
 
@@ -437,6 +438,7 @@ def to_json(done: Done) -> dict[str, Any]:
         "seconds": done.ended.seconds,
         "exit": done.ended.status,
         "files": files_json(done.files),
+        "trainings": [{"pid": part.pid, "steps": part.steps} for part in trainings(done.parts)],
         "crash": _crash_json(done.crash) if done.crash else None,
     }
     table["exams"] = {

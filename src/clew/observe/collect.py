@@ -31,6 +31,7 @@ class Process(NamedTuple):
     answers: tuple[dict[str, Any], ...]
     series: dict[tuple[str, str], Series]
     missing: tuple[str, ...] = ()
+    part: bool = False  # of a training that several processes make together
 
 
 class Crash(NamedTuple):
@@ -84,12 +85,13 @@ def read_process(path: str, whole: bool = True) -> Process:
     steps, numbers, text = tally.read(os.path.join(folder, f"{tally.BEGINS}{pid}")) if whole else (0, 0, 0)
     series = read_series(trace, damage) if whole and os.path.exists(trace) else {}
     missing = damage.remarks(trace)
-    rank, world, seen, seconds, models, final = 0, 1, 0, 0.0, 0, False
+    rank, world, seen, seconds, models, final, part = 0, 1, 0, 0.0, 0, False, False
     answers: tuple[dict[str, Any], ...] = ()
     try:
         table = parse(read_bytes(path))
         rank, world, seen = int(table["rank"]), int(table["world"]), int(table["steps"])
         seconds, models, final = float(table["seconds"]), int(table["models"]), bool(table["final"])
+        part = bool(table.get("part"))
         answers = tuple(answer for answer in table["answers"] if isinstance(answer, dict))
     except (ClewError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
         if steps:
@@ -100,7 +102,13 @@ def read_process(path: str, whole: bool = True) -> Process:
         missing.append(f"{numbers} numbers of process {pid} could not be written")
     if text:
         missing.append(f"{text} pieces of what process {pid} printed could not be written")
-    return Process(pid, rank, world, max(steps, seen), seconds, models, final, answers, series, tuple(missing))
+    return Process(pid, rank, world, max(steps, seen), seconds, models, final, answers, series, tuple(missing), part)
+
+
+def trainings(parts: list[Process]) -> list[Process]:
+    """One process of each training: a script that starts others, one for each learning rate, makes several."""
+    alone = [held for held in parts if not held.part]
+    return alone or parts[:1]
 
 
 def read_series(path: str, damage: Damage) -> dict[tuple[str, str], Series]:

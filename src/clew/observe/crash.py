@@ -24,6 +24,7 @@ PHASES = (
     ("dataloader.py", "", "while a batch was loaded"),
     (os.path.join("torch", "_tensor.py"), "backward", "in the backward pass"),
     (os.path.join("torch", "autograd"), "", "in the backward pass"),
+    (os.path.join("torch", "optim", "optimizer.py"), "wrapper", "in the step of the optimiser"),
     (os.path.join("torch", "optim"), "step", "in the step of the optimiser"),
     (os.path.join("nn", "modules", "module.py"), "_call_impl", "in the forward pass"),
     (os.path.join("nn", "modules", "module.py"), "_apply", "while a model was moved or converted"),

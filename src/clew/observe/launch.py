@@ -100,6 +100,10 @@ def command_for(words: list[str], module: str = "", launcher: bool = False) -> l
         raise ClewError("say which script to run: clew run train.py")
     if launcher:
         return words
+    if words[0].endswith(".ipynb"):
+        raise ClewError(
+            f"{words[0]} is a notebook, and clew runs scripts; jupyter nbconvert --to script {words[0]} makes one."
+        )
     if not os.path.exists(words[0]):
         raise ClewError(
             f"there is no script {words[0]!r} here; for a command of another kind: clew run -- {' '.join(words)}"

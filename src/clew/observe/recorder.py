@@ -325,6 +325,7 @@ class Recorder:
             "pid": self.pid,
             "rank": rank,
             "world": world,
+            "part": world > 1 or _is_part(),
             "steps": self.step,
             "seconds": time.monotonic() - self.started,
             "models": len(self.models),
@@ -394,6 +395,12 @@ def spacing(extra: float, usual: float) -> int:
 
 def failure(error: BaseException) -> str:
     return f"its instrument failed: {type(error).__name__}: {error}"
+
+
+def _is_part() -> bool:
+    """Whether another process of the same program made this one to work with it."""
+    made = sys.modules.get("multiprocessing.process")
+    return made is not None and made.parent_process() is not None
 
 
 def _rank() -> tuple[int, int]:

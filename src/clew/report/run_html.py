@@ -81,8 +81,8 @@ def run_html(seen: CaseView, facts: RunFacts, series: dict[tuple[str, str], Seri
 
 def _ended(facts: RunFacts, seen: CaseView) -> str:
     parts = [f"{facts.crashed_at}: {facts.crash} ({facts.crash_told})"] if facts.crash else []
-    parts += [f"{facts.steps} optimiser step{'s' * (facts.steps != 1)} in {seconds(facts.seconds)}"]
-    if facts.processes > 1:
+    parts += [f"{facts.made} in {seconds(facts.seconds)}"]
+    if facts.processes > max(1, len(facts.trainings)):
         parts.append(f"{facts.processes} processes")
     parts.append(f"ended with status {facts.status}" if facts.status else "ended normally")
     parts.append(f"{len(seen.counted)} checks")

@@ -17,6 +17,7 @@ from clew.report.text import BOLD, DIM, RED, Page, number, percent, seconds
 from clew.report.view import LEAST_PULL, CaseView, guesses
 
 SHOWN = 3
+MOST_TRAININGS = 6
 FAILED = "its instrument failed"
 
 
@@ -51,6 +52,16 @@ class RunFacts(NamedTuple):
     crash: str = ""  # the exception that ended it
     crashed_at: Place | None = None
     crash_told: str = ""  # phase, process, memory
+    trainings: tuple[int, ...] = ()  # the steps of each
+
+    @property
+    def made(self) -> str:
+        """How much was trained, by how many."""
+        if len(self.trainings) > 1:
+            shown = [str(steps) for steps in self.trainings[:MOST_TRAININGS]]
+            shown += [f"{len(self.trainings) - MOST_TRAININGS} more"] if len(self.trainings) > MOST_TRAININGS else []
+            return f"{len(self.trainings)} trainings of {', '.join(shown[:-1])} and {shown[-1]} steps"
+        return f"{self.steps} step{'s' * (self.steps != 1)}"
 
     def read(self, most: int = SHOWN) -> str:
         """The data files that were read, a few by name."""
@@ -60,7 +71,7 @@ class RunFacts(NamedTuple):
 
 
 def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = False) -> Page:
-    ranks = f", {facts.processes} processes" if facts.processes > 1 else ""
+    ranks = f", {facts.processes} processes" if facts.processes > max(1, len(facts.trainings)) else ""
     ended = f", exit {facts.status}" if facts.status else ""
     page.line(page.paint("─" * min(page.columns, 80), DIM))
     if facts.crash:
@@ -72,7 +83,7 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
         page.line()
     verdict = seen.verdict
     word_shown = page.paint(verdict.shown, VERDICT_COLOURS[verdict.word], BOLD)
-    page.line(f"{word_shown}  {facts.script}: {facts.steps} steps in {seconds(facts.seconds)}{ranks}{ended}")
+    page.line(f"{word_shown}  {facts.script}: {facts.made} in {seconds(facts.seconds)}{ranks}{ended}")
     looked = body(seen, facts, page, everything)
     page.line()
     if not everything:
