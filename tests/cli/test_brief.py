@@ -154,3 +154,12 @@ def test_what_a_person_makes_is_proposed_without_seconds() -> None:
     assert "next: loss_surface (by hand). Draw it." in "\n".join(brief.page(full, Page()).lines)
     made = {**full, "next": [{**step, "by": "exam"}]}
     assert "next: loss_surface (4 min). Draw it." in "\n".join(brief.page(made, Page()).lines)
+
+
+def test_what_contradicts_health_is_said_in_short_too() -> None:
+    place = {"file": "train.py", "line": 9}
+    unusual = [{"reading": "source_data_leak_split", "value": None, "where": [place], "says": "it reads train"}]
+    full = {"command": "run", "verdict": "undecided", "causes": [], "run": {"id": "r"}, "unusual": unusual}
+    lines = brief.page(full, Page()).lines
+    assert lines[0].startswith("NOTHING FOUND  r")
+    assert lines[1] == "seen: train.py:9: it reads train"

@@ -5,6 +5,7 @@ Both are made from the full JSON result, so that they cannot say anything else.
 
 from typing import Any
 
+from clew.case.verdict import shown as shown_word
 from clew.evidence.words import cells, wrap
 from clew.records import exact
 from clew.records.place import Place
@@ -69,6 +70,9 @@ def page(full: Any, made: Page) -> Page:
     _heading(inner, short)
     findings = [row for row in inner["causes"] if row.get("kind") == "finding"]
     shown = findings[:CAUSES] or (_told(inner) if inner["verdict"] in ("fault", "suspect") else [])
+    for row in inner.get("unusual", [])[:1] if not findings and inner["verdict"] != "healthy" else []:
+        places = [f"{Place.from_json(place)}: " for place in row["where"][:1]]
+        _some(short, "".join([*places, row["says"]]), "seen: ", 3)
     for index, row in enumerate(shown):
         places = [str(Place.from_json(place)) for place in row.get("where", [])[:1]]
         short.line(short.paint(f"{', '.join([*places, row['id']])} ({percent(row['credence'])})", BOLD))
@@ -93,9 +97,9 @@ def _heading(inner: dict[str, Any], short: Page) -> None:
     if crash := run.get("crash"):
         place = f"{Place.from_json(crash['place'])}: " if crash.get("place") else ""
         _some(short, f"{place}{crash['kind']}: {crash['says']}", "", 2)
-    _some(short, f"{run.get('script') or run.get('id', '')}{took}{ended}. {says}".strip(), f"{word.upper()}  ", 2)
-    painted = short.paint(word.upper(), VERDICT_COLOURS[word], BOLD)
-    short.lines = [line.replace(word.upper(), painted, 1) for line in short.lines]
+    _some(short, f"{run.get('script') or run.get('id', '')}{took}{ended}. {says}".strip(), f"{shown_word(word)}  ", 2)
+    painted = short.paint(shown_word(word), VERDICT_COLOURS[word], BOLD)
+    short.lines = [line.replace(shown_word(word), painted, 1) for line in short.lines]
 
 
 def _some(made: Page, text: str, first: str, most: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from clew.case.choose import AtHand, Choice, choose
 from clew.case.conduct import Advice, Explanation, advise, as_seen, explanations
-from clew.case.verdict import Verdict, judge
+from clew.case.verdict import Verdict, judge, unusual
 from clew.case.weigh import Finding, Subject, Weighing, weigh
 from clew.knowledge.model import Cause, Knowledge
 from clew.records.case import Case, HeldClue, Own
@@ -196,6 +196,18 @@ def _own_check(seen: CaseView, own: Own) -> dict[str, Any]:
     }
 
 
+def _unusual(seen: CaseView) -> list[dict[str, Any]]:
+    """What was seen and made no finding, the least like a sound run first."""
+    rows = []
+    for index in unusual(seen.knowledge, seen.weighing)[:MOST_GUESSES]:
+        clue = seen.counted[index].clue
+        scale = seen.knowledge.tests[clue.test].scale
+        value = dict(clue.measured).get(scale.of) if scale else None
+        where = [place.to_json() for place in clue.where]
+        rows.append({"reading": clue.test, "value": value, "where": where, "says": clue.says})
+    return rows
+
+
 def to_json(seen: CaseView) -> dict[str, Any]:
     """As CONTRACT has it."""
     case = seen.case
@@ -203,6 +215,7 @@ def to_json(seen: CaseView) -> dict[str, Any]:
         "schema": "clew/1",
         "command": "case show",
         "verdict": seen.verdict.word,
+        "unusual": _unusual(seen),
         "says": seen.verdict.says,
         "causes": causes_json(seen),
         "unknown": seen.weighing.unknown,
