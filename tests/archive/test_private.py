@@ -8,6 +8,7 @@ from pathlib import Path
 from clew.home import private
 
 TRAIN = """
+print("epoch 1 loss: 0.5")
 import os, torch
 from torch import nn
 model = nn.Linear(4, 1)

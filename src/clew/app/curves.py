@@ -8,6 +8,7 @@ from clew.archive.files import Damage
 from clew.archive.model import Run
 from clew.case.clues import answered, unclear
 from clew.errors import ClewError
+from clew.home import private
 from clew.knowledge.model import Knowledge
 from clew.observe.collect import Process
 from clew.records.clue import Clue, Reading, Unclear
@@ -82,7 +83,7 @@ def printed(held: Run) -> dict[str, Series]:
         return {}
     path = held.path("printed.txt")
     try:
-        with open(path, "w", encoding="utf-8", errors="replace") as file:
+        with open(path, "w", encoding="utf-8", errors="replace", opener=private) as file:
             file.write(text)
         return {item.name: item for item in read_log(path).series}
     except (ClewError, OSError):

@@ -104,7 +104,7 @@ def _observed(path: str) -> tuple[Clue, ...]:
     try:
         rows = files.read_table(path)["clues"]
         clues = [Clue.from_json(row) for row in rows]
-    except (ClewError, KeyError, TypeError):
+    except (ClewError, AttributeError, KeyError, TypeError, OverflowError, ValueError):
         return ()
     tests = load().tests
     return tuple(clue for clue in clues if clue.test in tests)

@@ -179,7 +179,7 @@ def beyond(findings: list[Finding], path: str, given: dict[str, bytes]) -> list[
         raise ClewError(
             f"cannot read the baseline {path}: {error.strerror}; clew lint --write-baseline makes one."
         ) from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (OverflowError, ValueError, KeyError, TypeError, AttributeError):
         raise ClewError(f"{path} is not a baseline of clew lint.") from None
     left = []
     for finding, key in zip(findings, keys(findings, given), strict=True):

@@ -112,7 +112,7 @@ def checked(inside: Inside) -> tuple[tuple[Clue, ...], RunFacts]:
     try:
         read = tuple(DataFile(**item) for item in held)
         clues = tuple(Clue.from_json(row) for row in rows)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, OverflowError, ValueError) as error:
         raise ClewError(f"the report of {inside.record.run.id} is damaged: {error}.") from error
     return clues, RunFacts(inside.record.script, 0, inside.seconds, 0, 1, inside.record.run.folder, files=read)
 

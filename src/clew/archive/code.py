@@ -106,7 +106,7 @@ def read(run: Run) -> tuple[SourceFile, ...]:
     table = files.read_table(path)
     try:
         return tuple(_item(row) for row in table["files"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, OverflowError, ValueError) as error:
         raise ClewError(f"{path} is damaged: it lists no source files that can be read.") from error
 
 

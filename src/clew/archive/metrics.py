@@ -310,7 +310,7 @@ def _read_parquet(path: str) -> Columns:
         return _split(arrow, arrow.parquet.ParquetFile(path, read_dictionary=["name", "of"]).read())
     except (OSError, arrow.ArrowInvalid) as error:
         raise ClewError(f"{path} is damaged: {str(error).splitlines()[0].rstrip('.')}.") from error
-    except (KeyError, ValueError, AttributeError, TypeError, arrow.ArrowException) as error:
+    except (KeyError, OverflowError, ValueError, AttributeError, TypeError, arrow.ArrowException) as error:
         raise ClewError(f"{path} is damaged: it has no columns name, of, step, value and pid.") from error
 
 

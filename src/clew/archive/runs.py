@@ -251,7 +251,7 @@ def load(run: Run) -> Record:
     state = "finished" if end or remarks else "running" if _running(run, table) else "interrupted"
     try:
         return _record(run, table, state, end, remarks)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, OverflowError, ValueError, AttributeError) as error:
         raise ClewError(f"{run.path(RUN)} is damaged: {error!s} is missing or of a wrong form.") from error
 
 
@@ -310,7 +310,7 @@ def _end(run: Run) -> tuple[End | None, list[str]]:
             str(table.get("ended", "")),
         )
         return end, [str(table["remark"])] if "remark" in table else []
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, OverflowError, ValueError):
         return None, [f"{run.path(END)} is damaged: how the run ended is not known."]
     except ClewError as error:
         return None, [str(error)]

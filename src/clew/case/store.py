@@ -83,7 +83,7 @@ def load(name: str = "") -> Case:
     content = log.read(folder)
     try:
         case = _replay(folder, content.entries)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, OverflowError, ValueError, AttributeError) as error:
         raise ClewError(
             f"{os.path.join(folder, log.NAME)} has an entry of a form this clew does not know: {error}."
         ) from error

@@ -69,7 +69,7 @@ def read_baseline(path: str) -> Baseline | None:
             raise ValueError("it is something else")
         results = {str(task): dict(seeds) for task, seeds in table["results"].items()}
         return Baseline(results, str(table["code"]), str(table["base"]), str(table["made"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, OverflowError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ClewError(f"{path} is no baseline of a battery: {error}.") from error
 
 

@@ -69,7 +69,7 @@ def state(path: str) -> State:
         looked = {str(name): float(at) for name, at in json.loads(held.get(LOOKED, b"{}")).items()}
         known = {str(one[name]) for one in columns if one["state"] != "running" for name in ("run_id", "source")}
         return State(float(held[COLLECTED]), looked, frozenset(known))
-    except (OSError, ValueError, AttributeError, KeyError, arrow.ArrowException) as error:
+    except (OSError, OverflowError, ValueError, AttributeError, KeyError, arrow.ArrowException) as error:
         why = (str(error).splitlines() or ["it is damaged"])[0].rstrip(".")
         raise ClewError(f"{path} is no cache of runs: {why}.") from error
 

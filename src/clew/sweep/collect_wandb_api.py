@@ -114,7 +114,7 @@ def read_project(source: str, look: Look, remarks: list[str]) -> Iterator[Found]
     except Unanswered as error:
         hint = "; is WANDB_API_KEY still valid?" if error.status in (401, 403) else ""
         raise ClewError(f"{source} could not be read: {error}{hint}.") from error
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, OverflowError, ValueError) as error:
         raise ClewError(f"{source} could not be read: {project.base} does not answer as W&B does ({error}).") from error
 
 

@@ -188,7 +188,7 @@ def _draw(drawn: dict[str, dict[str, Any]], seed: int, path: str) -> tuple[tuple
         for name, spec in drawn.items():
             try:
                 low, high, log = float(spec["low"]), float(spec["high"]), bool(spec.get("log", False))
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, OverflowError, ValueError):
                 raise ClewError(f"{path}: {name} needs low and high.") from None
             if not low < high or (log and low <= 0):
                 raise ClewError(f"{path}: {name} has an empty range between {low} and {high}.")

@@ -148,7 +148,7 @@ def _age(path: str) -> Iterator[str]:
         held = arrow.parquet.read_schema(path).metadata or {}
         looked = {str(name): float(at) for name, at in json.loads(held.get(b"clew.sources", b"{}")).items()}
         newest = float(held[b"clew.collected"])
-    except (OSError, KeyError, ValueError, AttributeError, arrow.ArrowException):
+    except (OSError, KeyError, OverflowError, ValueError, AttributeError, arrow.ArrowException):
         return
     name, oldest = min(looked.items(), key=lambda item: item[1], default=("", newest))
     also = f", from {name} {ago(oldest)}" if newest - oldest > 3600 else ""

@@ -16,7 +16,7 @@ from typing import Any
 
 from clew.errors import ClewError
 from clew.home import private
-from clew.reading import text
+from clew.reading import opened, text
 from clew.records import exact
 from clew.tape.model import Tape, from_json, to_json
 
@@ -60,14 +60,15 @@ def read_tape(folder: str) -> Tape:
         return from_json(exact.loads(text(path, encoding="ascii")))
     except FileNotFoundError as error:
         raise ClewError(f"there is no tape in {folder}.") from error
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (OSError, OverflowError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ClewError(f"{path} cannot be read as a tape: {error}.") from error
 
 
 def read_tensors(folder: str, name: str) -> dict[str, Any]:
     path = os.path.join(folder, name)
     try:
-        return dict(library().load_file(path))
+        with opened(path):
+            return dict(library().load_file(path))
     except FileNotFoundError:
         return {}
     except Exception as error:  # safetensors has errors of its own, by version
