@@ -1,5 +1,6 @@
 """A watch sees the same whether or not a step is kept for exams."""
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from clew.observe.registry import all_watches
 from clew.observe.watch import Watch
 from clew.observe.watches.loss_shapes import LossShapes
 
+TOOL = Path(__file__).parents[2] / "tools" / "watches.py"
 TIMED = {"step_time_trend", "loader_wait_share", "memory_trend"}
 
 HAND = """
@@ -67,3 +69,9 @@ def test_a_watch_alone_names_the_line_that_it_names_beside_others(tmp_path: Path
     alone = answer(LossShapes)
     assert alone == answer(*all_watches()[0])
     assert alone["where"][0]["line"] == train.__code__.co_firstlineno + 6, alone
+
+
+def test_a_sample_of_the_casebook_is_seen_alike_by_each_watch_alone() -> None:
+    words = ["--program", "house_prices", "--watch", "loss_shapes", "--watch", "batch_repeats"]
+    done = subprocess.run([sys.executable, str(TOOL), *words], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("", 0), done.stderr
