@@ -79,6 +79,14 @@ def test_the_sound_twin_is_healthy(tmp_path: Path, name: str) -> None:
     assert table["exams"]["made"] > 10
 
 
+@pytest.mark.parametrize("name", ["hinge_gan", "next_step_forecaster"])
+def test_textbook_idioms_are_not_alarmed(tmp_path: Path, name: str) -> None:
+    """A hinge GAN with spectral norm, and a GRU that predicts each next value with a Gaussian loss."""
+    table = told(tmp_path, name, "--budget", "30s")
+    assert table["verdict"] not in ("fault", "suspect")
+    assert not [cause for cause in table["causes"] if cause["kind"] == "finding"]
+
+
 def test_the_true_update_ratio_is_shown(tmp_path: Path) -> None:
     """The script's own dashboard says some 1e-4 late in training, from the rate times the gradient under AdamW."""
     table = told(tmp_path, "dashboard_update_ratio", "--no-exams")
