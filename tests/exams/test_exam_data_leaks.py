@@ -260,6 +260,15 @@ def test_a_series_that_repeats_itself_leaks_nothing(period: int) -> None:
         assert outcome("leak_tracer", forecaster("GRU", shape, 24, "squared", period=period)) == "clean"
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_horizon_that_repeats_the_window_leaks_nothing(wide: bool) -> None:
+    phase = torch.randint(0, 20, (32, 1), generator=source())
+    wave = torch.sin(2 * torch.pi * (torch.arange(60) + phase) / 20)
+    given = wave[:, :40, None] if wide else wave[:, :40]
+    model = nn.Sequential(nn.Flatten(), mlp(40, 20))
+    assert outcome("leak_tracer", Subject(model, nn.MSELoss(), [(given, wave[:, 40:])])) == "clean"
+
+
 def with_the_target(length: int) -> Subject:
     """A feature of each step is the target of the same step."""
     path = torch.randn(32, length + 1, 3, generator=source(4)).cumsum(1)
