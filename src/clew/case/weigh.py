@@ -11,7 +11,7 @@ Priors come from the families, spread over the causes that can apply to the subj
 - `unknown` predicts what the causes predict on average, and never falls below its floor.
 
 Credences that are multiplied together so are still too sure of themselves. In the end they are raised to one power that
-was measured (`temper`), which changes neither their order nor whether a run is called healthy.
+was measured (`temper`), which does not change their order. The report and the verdict go by the result.
 
 The result depends on which clues there are and on nothing else: not on their order, not on what was retracted.
 """
