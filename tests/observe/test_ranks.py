@@ -75,7 +75,7 @@ def test_replicas_that_nobody_averages_have_parted(tmp_path: Path) -> None:
     assert clue(table)["outcome"] == "drift"
     assert [cause["id"] for cause in table["causes"] if cause["kind"] == "finding"] == ["train.rank_divergence"]
     assert table["causes"][0]["where"][0] == {"file": "train.py", "line": 18}
-    assert "no gradient was ever exchanged" in clue(table)["measured"]["because"]
+    assert "never exchanged gradients" in clue(table)["measured"]["because"]
 
 
 def test_averaged_gradients_do_not_mend_another_start(tmp_path: Path) -> None:
