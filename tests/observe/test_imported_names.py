@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from launching import answers, bare, clew_run, script
+from launching import answers, bare, clew_run, script, troubles
 
 PROGRAM = """
 import torch
@@ -125,3 +125,22 @@ def test_a_scripted_class_finds_what_it_names(tmp_path: Path) -> None:
     ran, alone = clew_run(tmp_path, "--quiet", name), bare(tmp_path, name)
     assert (alone.status, alone.out[:29]) == (0, "tensor([1.5000, 1.5000]) tens"), alone.err
     assert (ran.status, ran.out) == (0, alone.out), ran.err
+
+
+WHOLE = """
+import torch
+model = torch.nn.Linear(4, 3)
+fast = torch.compile(model, backend="eager")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(12):
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(fast(torch.randn(8, 4)), torch.randint(0, 3, (8,))).backward()
+    optimizer.step()
+"""
+
+
+def test_a_compiled_model_is_named_as_why_no_step_was_captured(tmp_path: Path) -> None:
+    ran = clew_run(tmp_path, "--quiet", script(tmp_path, WHOLE))
+    assert ran.status == 0, ran.err
+    assert "train.py:4 compiles Linear, and compiled code cannot be captured" in troubles(tmp_path)
+    assert "no backward call" not in troubles(tmp_path)

@@ -84,6 +84,7 @@ class Hooks:
         self.learning: dict[int, tuple[weakref.ref[Any], bool]] = {}
         self.roots: dict[int, tuple[weakref.ref[Any], dict[int, str]]] = {}
         self.compiled: set[type] = set()
+        self.compiles = ""  # what was compiled first, and where
         self.loaders: weakref.WeakKeyDictionary[Any, list[int]] = weakref.WeakKeyDictionary()
         self.loaders_seen = 0
         self.turns: weakref.WeakKeyDictionary[Any, Turn] = weakref.WeakKeyDictionary()

@@ -427,7 +427,8 @@ class Taper(Watch):
         self.end()
         self._off()
         if self.tape is None:
-            self.why = self.why or "no backward call was seen on a sampled step"
+            compiled = self.hooks.compiles and f"{self.hooks.compiles}, and compiled code cannot be captured"
+            self.why = compiled or self.why or "no backward call was seen on a sampled step"
             return
         with self.recorder.quietly():
             self._late(final=True)

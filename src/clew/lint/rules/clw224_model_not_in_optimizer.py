@@ -177,6 +177,8 @@ FREEZES = frozenset(
 )
 
 
+SAME = frozenset(("compile", "DataParallel", "DistributedDataParallel"))
+"""These give back a network with the parameters of the one that they are given."""
 AT_REST = frozenset(("eval", "no_grad", "detach", "weights", "inference_mode"))
 
 
@@ -203,6 +205,8 @@ def networks(script: Script, loop: Loop) -> Iterator[tuple[str, ast.AST]]:
         if defs[0].where.block.scope is not scope and name in scope.defs:
             continue
         if len(defs) != 1 or defs[0].how != "=" or not isinstance(defs[0].value, ast.Call | ast.Tuple):
+            continue
+        if last(defs[0].value) in SAME:
             continue
         for value in script.values.named(name, script.where(loop.block.node), None):
             own = value.kind == "instance" and value.node is not None and value.const != "self"

@@ -34,6 +34,7 @@ def install(hooks: Hooks, torch: Any) -> None:
                 return made
             name = getattr(given, "__qualname__", type(given).__name__)
             place = users_place()
+            hooks.compiles = hooks.compiles or f"{place or 'torch'} compiles {name}"
             hooks.trouble(f"{place or 'torch'} compiles {name}: what happens inside compiled code cannot be observed")
             if isinstance(made, torch.nn.Module):
                 _compiled_modules(hooks, type(made))

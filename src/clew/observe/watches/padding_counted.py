@@ -48,6 +48,8 @@ class PaddingCounted(Watch):
         self.padded: deque[Padded] = deque(maxlen=8)
         self.calls = self.batches = 0
         self.counted = self.positions = 0
+        self.spared = 0  # calls in which the targets of padding were seen to be left out
+        self.open = ""  # why they could not be told
         self.label: int | None = None
         self.where: Place | None = None
 
@@ -79,6 +81,7 @@ class PaddingCounted(Watch):
             return
         self.calls += 1
         if reduction(event) == "none":
+            self.open = "the loss is not reduced, so a mask may follow"
             return
         with torch.no_grad():
             for held in self.padded:
@@ -91,16 +94,19 @@ class PaddingCounted(Watch):
         """Count the padding among the targets of this call, if it lies where the inputs have theirs."""
         targets = laid_out(event.target.detach(), held)
         if targets is None:
+            self.open = "the targets do not lie as the inputs do"
             return False
         ends = [targets[row, -(length - 1) :] for row, length in enumerate(held.lengths) if length > 1]
         ends = [end for end in ends if end.numel()]
         labels = torch.cat(ends) if ends else targets.new_empty(0)
         if not labels.numel() or not bool((labels == labels[0]).all()):
+            self.open = "the targets at the padding are not all one label"
             return False
         label = int(labels[0])
         weight = event.options.get("weight")
         if label == ignored(event) or (isinstance(weight, torch.Tensor) and float(weight[label]) == 0):
             self.positions += int((targets != ignored(event)).sum())
+            self.spared += 1
             return False
         self.label = label
         self.counted += labels.numel()
@@ -110,6 +116,8 @@ class PaddingCounted(Watch):
     def read(self) -> Answer:
         if not self.calls:
             return Unclear("no training call of a loss with class indices was seen")
+        if self.batches < FEWEST and not self.spared:
+            return Unclear(self.open or "no padding was recognised in the token inputs")
         if self.batches < FEWEST:
             return Reading(counted_padding_share=0.0, calls=self.calls)
         share = self.counted / max(self.positions, 1)
