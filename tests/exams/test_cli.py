@@ -187,7 +187,7 @@ def test_bad_options_get_one_sentence(folder: Path, clew: Clew, words: list[str]
     ("text", "sentence"),
     [
         ("raise ValueError('no disk\\nmore')", "importing broken failed at broken.py:1: ValueError: no disk."),
-        ("import sys; sys.exit(4)", "importing broken ended the program (status 4) at broken.py:1; guard what runs"),
+        ("import sys; sys.exit(4)", "importing broken ended the program (status 4) at broken.py:1; guard the script"),
         ("import not_there_at_all", "importing broken failed at broken.py:1: ModuleNotFoundError: No module named"),
         ("def (", "importing broken failed at broken.py:1: SyntaxError: "),
     ],

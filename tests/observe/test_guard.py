@@ -109,6 +109,7 @@ SCRIPTS = (
     "class Net(torch.nn.Module):\n    def forward(self, x):\n        return no_such_name(x)\ntorch.jit.script(Net())\n"
 )
 SHAPES = "torch.nn.functional.cross_entropy(model(torch.zeros(3, 2)), torch.zeros(4, dtype=torch.long))\n"
+LINEAR = "for width in (2, 2, 2, 3):\n    model(torch.zeros(4, width)).sum().backward()\n    optimizer.step()\n"
 INSIDE = "from clew.observe.recorder import Recorder\nRecorder.checkpoint(None)\n"
 WRAPPED = """
 from clew.observe.recorder import Recorder
@@ -122,6 +123,7 @@ except AttributeError as error:
 @pytest.mark.parametrize(
     ("text", "own"),
     [
+        (TRAINS + LINEAR, ""),
         (TRAINS + SCRIPTS, "torch.jit.script failed with RuntimeError while clew's instruments were around it"),
         (TRAINS + INSIDE, "AttributeError came up in clew's own code (recorder.py)"),
         (TRAINS + WRAPPED, "AttributeError came up in clew's own code (recorder.py)"),
@@ -129,7 +131,7 @@ except AttributeError as error:
         (TRAINS + "optimizer.zero_grad(3, 4)\n", ""),
         (TRAINS + "print(1 / 0)\n", ""),
     ],
-    ids=["scripted", "inside", "a cause", "shapes", "arguments", "the script's"],
+    ids=["in C", "scripted", "inside", "a cause", "shapes", "arguments", "the script's"],
 )
 def test_an_error_that_may_be_clews_is_said_first(tmp_path: Path, text: str, own: str) -> None:
     ran = clew_run(tmp_path, script(tmp_path, text))

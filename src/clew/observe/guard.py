@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
+from clew.observe.patches import HIDDEN
 from clew.observe.places import is_users
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -74,10 +75,20 @@ def disturbs(error: BaseException, what: str) -> None:
     _disturbed[:] = [(id(error), repr(type(error)), what)]
 
 
+def _called_original(error: BaseException) -> bool:
+    """Whether what raised was called by a replacement and has no frame itself: the original, written in C."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and opcode.opname[last.tb_frame.f_code.co_code[last.tb_lasti]].startswith("CALL")
+
+
 def own_part(error: BaseException | None) -> str:
     """What of clew took part in an exception; nothing where the script would have met it alone."""
     while error is not None:
         files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if files and files[-1] == HIDDEN and _called_original(error):
+            files.pop()
         own = [os.path.basename(file) for file in files if file.startswith(os.path.join(HERE, "watches"))]
         if own or (files and files[-1].startswith(HERE + os.sep)):
             return f"{type(error).__name__} came up in clew's own code ({(own or [os.path.basename(files[-1])])[-1]})"
