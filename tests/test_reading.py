@@ -1,5 +1,6 @@
 """Files that anybody may have written: no command waits for a pipe, reads a device, or cuts a long line unsaid."""
 
+import json
 import os
 import subprocess
 import sys
@@ -79,3 +80,44 @@ def test_lines_are_whole_or_none(tmp_path: Path) -> None:
         assert list(reading.lines(file, 11)) == [b"one\n", b"2" * 10 + b"\n", None, b"four"]
     with pytest.raises(OSError, match="it is larger than"):
         reading.whole(str(path), 16)
+
+
+def test_a_header_of_any_width_is_read_whole(tmp_path: Path) -> None:
+    names = ["lr", "seed", "loss", *(f"column_{number}" for number in range(12_000))]
+    table: list[list[object]] = [[*names]]
+    table += [[lr, seed, lr + seed, *[1] * 12_000] for lr in (1, 2) for seed in range(3)]
+    text = "".join(",".join(str(cell) for cell in row) + "\n" for row in table)
+    (tmp_path / "wide.csv").write_text(text)
+    status, said = clew(tmp_path, "sweep", "judge", "wide.csv", "--metric", "loss", "--goal", "min")
+    assert (status in (0, 1), "two columns" in said) == (True, False)
+    (tmp_path / "log.csv").write_text(text.replace("lr,", "step,", 1))
+    _, said = clew(tmp_path, "log", "log.csv")
+    assert "CSV" in said
+    assert "loss" in said
+
+
+def test_a_line_without_end_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_bytes(b"a," * (5 << 20))
+    _, said = clew(tmp_path, "sweep", "judge", "x.csv", "--metric", "loss")
+    assert "the first line of x.csv is longer than 8 MiB" in said
+    (tmp_path / "x.log").write_text(
+        "step 1 loss 0.5\nstep 2 loss 0.4\n" + "word " * 800_000 + "loss 0.1\nstep 3 loss 0.3\n"
+    )
+    _, said = clew(tmp_path, "log", "x.log")
+    assert "Of 1 long line the first 16 KiB were read" in said
+    assert "more than 1 MiB was cut short" in said
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+def test_a_bad_number_costs_itself(tmp_path: Path, digits: int) -> None:
+    rows = [{"lr": lr, "seed": seed, "loss": lr + seed / 10} for lr in (1, 2) for seed in range(4)]
+    lines = [json.dumps(row) for row in rows]
+    lines[0] = lines[0][:-1] + f', "big": -{"9" * digits}}}'
+    lines.append(f'{{"lr": 1, "seed": 9, "loss": {"9" * digits}}}')
+    (tmp_path / "runs.jsonl").write_text("\n".join(lines) + "\n")
+    status, said = clew(tmp_path, "sweep", "judge", "runs.jsonl", "--metric", "loss", "--goal", "min")
+    assert status in (0, 1)
+    assert "seeds" in said
+    status, said = clew(tmp_path, "sweep", "collect", "runs.jsonl", "--into", "runs.parquet")
+    assert status == 0
+    assert f"{len(lines)} runs new" in said

@@ -60,6 +60,8 @@ def blocks(path: str, notes: list[str]) -> Iterator[Table]:
                 head += more
     except OSError as error:
         raise ClewError(f"cannot read {path}: {error.strerror}.") from error
+    if len(head) >= BLOCK and not re.search(rb"[\r\n]", head) and head[:4] != b"PAR1" and not path.endswith(".json"):
+        raise ClewError(f"the first line of {path} is longer than {BLOCK >> 20} MiB.")
     if not head:
         raise ClewError(f"{path} is empty.")
     first = head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
@@ -252,7 +254,9 @@ def _jsonl(path: str, notes: list[str]) -> Iterator[Table]:
             if line is not None and not line.strip():
                 continue
             try:
-                held = json.loads((line or b"").removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"))
+                held = json.loads(
+                    (line or b"").removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"), parse_int=whole_number
+                )
             except (ValueError, RecursionError):
                 held = None
             if not isinstance(held, dict):
@@ -270,11 +274,16 @@ def _jsonl(path: str, notes: list[str]) -> Iterator[Table]:
         notes.append(f"{bad} line{'s' * (bad != 1)} of {path} could not be read; the first is line {where}.")
 
 
+def whole_number(text: str) -> int | float:
+    """Of hundreds of digits it is read as 1e400 is: infinite."""
+    return int(text) if len(text) < 300 else float(text)
+
+
 def _json(path: str) -> Iterator[Table]:
     import json
 
     try:
-        held = json.loads(whole(path))
+        held = json.loads(whole(path), parse_int=whole_number)
     except OSError as error:
         raise ClewError(f"cannot read {path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:

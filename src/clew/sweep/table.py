@@ -79,7 +79,7 @@ class Table(NamedTuple):
 def cell(value: Any) -> Cell | None:
     """One value as it is compared: numbers as numbers, however they were written; None for nothing."""
     if value is None or isinstance(value, bool | int):
-        return value if value is None or abs(value) < FARTHEST else math.copysign(math.inf, value)
+        return value if value is None or abs(value) < FARTHEST else math.inf if value > 0 else -math.inf
     if isinstance(value, float):
         return _whole(value)
     if not isinstance(value, str):

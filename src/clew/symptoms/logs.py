@@ -31,6 +31,8 @@ from clew.symptoms.logs_points import Points, Resolved
 
 LARGEST_JSON = 64 << 20
 MOST_FROM_PIPE = 64 << 20
+HEAD, FEWEST_LINES, MOST_HEAD = 1 << 16, 3, 4 << 20
+"""What a log is shows in its first bytes; where lines are long, in as many as hold a few of them."""
 
 
 class Understood(NamedTuple):
@@ -64,7 +66,9 @@ def read_log(path: str) -> Log:
     """Read one file. Raises ClewError when there is nothing in it that reads as a log."""
     file = _open(path)
     try:
-        head = file.read(65_536)
+        head = file.read(HEAD)
+        while head.count(b"\n") < FEWEST_LINES and len(head) < MOST_HEAD and (more := file.read(HEAD)):
+            head += more
         file.seek(0)
         return _read(path, file, head)
     except OSError as error:
@@ -91,7 +95,10 @@ def _open(path: str) -> BinaryIO:
         if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
             raise ClewError(f"{path} is a device, not a log.")
         os.set_blocking(handle, True)
-        return io.BytesIO(file.read(MOST_FROM_PIPE))
+        held = file.read(MOST_FROM_PIPE + 1)
+    if len(held) > MOST_FROM_PIPE:
+        raise ClewError(f"{path} gives more than {MOST_FROM_PIPE >> 20} MiB; save it to a file and name that.")
+    return io.BytesIO(held)
 
 
 def _read(path: str, file: BinaryIO, head: bytes) -> Log:
@@ -107,7 +114,7 @@ def _read(path: str, file: BinaryIO, head: bytes) -> Log:
     text = lines.decode(head)
     # The last line of the head may be cut off in the middle.
     first = [line for line in text.splitlines() if line.strip()]
-    first = (first[:-1] if len(head) == 65_536 else first)[:20] or first
+    first = (first[:-1] if len(head) >= HEAD else first)[:20] or first
     return _json(path, file, lines, first) or _table(path, lines, first) or _text(path, lines)
 
 

@@ -55,6 +55,7 @@ class TextReader:
         self._block_prefix = ""
         self._section = ""
         self._keras_epoch = False
+        self._cut = 0
 
     @property
     def style(self) -> str:
@@ -63,6 +64,7 @@ class TextReader:
     def line(self, text: str, redrawn: bool = False) -> None:
         if "\x1b" in text:
             text = _ANSI.sub("", text)
+        self._cut += len(text) > LONGEST_LINE
         text = text[:LONGEST_LINE]
         if self._cells(text) or not text.strip():
             return
@@ -79,7 +81,8 @@ class TextReader:
     def end(self) -> list[str]:
         """To be called after the last line; returns what was worked out and not read."""
         self._flush_block()
-        return self._steps_from_speed() if self.style == "hf" else []
+        cut = f"of {self._cut} long line{'s' * (self._cut != 1)} the first {LONGEST_LINE >> 10} KiB were read."
+        return [*([cut] if self._cut else []), *(self._steps_from_speed() if self.style == "hf" else [])]
 
     def _steps_from_speed(self) -> list[str]:
         """HF Trainer prints epochs and no steps, but in the end how long it ran and how many steps it made a second."""
