@@ -206,6 +206,18 @@ def test_scores_that_perfect_answers_do_not_satisfy_are_seen() -> None:
     assert figures("metric_oracle", one_off)["share_right"] == 0
 
 
+@pytest.mark.parametrize(("shifts", "answer"), [(1, "jumps"), (2, "other")], ids=["by the model", "twice"])
+def test_a_model_that_shifts_its_labels_is_read_so(shifts: int, answer: str) -> None:
+    """As models of transformers do with labels that they are given; a script that shifts them once more is wrong."""
+
+    def loss(output: Tensor, tokens: Tensor) -> Tensor:
+        return F.cross_entropy(output[:, :-shifts].flatten(0, 1), tokens[:, shifts:].flatten())
+
+    batches = [(tokens, tokens) for tokens in (torch.randint(0, 11, (8, 6)) for _ in range(2))]
+    model = seeded(lambda: nn.Sequential(nn.Embedding(11, 16), nn.Linear(16, 11)))
+    assert (outcome("metric_oracle", of(loss, batches, model)) == "jumps") == (answer == "jumps")
+
+
 def test_a_batch_of_one_example_has_no_other_answer() -> None:
     alone = [(x[:1], y[:1]) for x, y in classes()]
     bounded = of(lambda o, t: F.cross_entropy(o.tanh(), t), alone)

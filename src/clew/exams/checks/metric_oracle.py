@@ -107,7 +107,7 @@ def _value(lab: Lab, seen: Answered, number: int, made: torch.Tensor) -> float |
 
 def answers(batch: Batch, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
     """Perfect, blind and mixed-up outputs, in every format that the output may have."""
-    for target in targets(batch, output):
+    for target in _aligned(batch, output):
         other = target.roll(1, 0) if target.shape[0] > 1 else target
         if not target.is_floating_point():
             true, false = one_hot(target, output), one_hot(other, output)
@@ -126,6 +126,14 @@ def answers(batch: Batch, output: torch.Tensor) -> Iterator[tuple[torch.Tensor, 
             yield _logit(true), _logit(constant), _logit(false)
             if true.dim() == 2 and bool(((true.sum(1) - 1).abs() < 1e-3).all()):
                 yield (true + 1e-9).log(), torch.zeros_like(true), (false + 1e-9).log()
+
+
+def _aligned(batch: Batch, output: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The targets, and those of the next position: language models shift the labels that they are given themselves."""
+    for target in targets(batch, output):
+        yield target
+        if not target.is_floating_point() and target.dim() == 2 and output.shape[:2] == target.shape:
+            yield torch.cat([target[:, 1:], target[:, -1:]], 1)
 
 
 def _logit(share: torch.Tensor) -> torch.Tensor:
