@@ -93,7 +93,9 @@ def read_process(path: str, whole: bool = True) -> Process:
         seconds, models, final = float(table["seconds"]), int(table["models"]), bool(table["final"])
         part = bool(table.get("part"))
         answers = tuple(answer for answer in table["answers"] if isinstance(answer, dict))
-    except (ClewError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+    except (ClewError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        if not whole:
+            raise ClewError(f"{path} cannot be read: {error}.") from error
         if steps:
             missing.append(f"what the instruments saw in process {pid} was not kept")
     if answers and steps > seen:
