@@ -53,7 +53,7 @@ def kept(folder: Path) -> None:
     run = runs.begin(["python", f"{HOSTILE}.py"], str(folder), f"{HOSTILE}.py", home=str(folder / ".clew"))
     log = OutputLog.of(run.folder)
     log.write("out", f"10 %\r20 %\r\n{HOSTILE} \033[31mred\033[0m\n")
-    log.close()
+    log.flush()
     runs.finish(run, 0)
 
 
