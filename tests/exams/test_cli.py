@@ -426,3 +426,26 @@ def test_only_prints_what_was_asked_for(folder: Path, clew: Clew) -> None:
     assert report.count("gradient_by_depth: ") == report.count("data_sanity: ") == 1
     assert "source_" not in report
     assert len(report.splitlines()) < 25
+
+
+def test_closing_with_a_run_makes_the_decisive_exam_again(run: Run, clew: Clew) -> None:
+    table = {"schema": "clew/1", "clues": [], "run": {"files": []}}
+    Path(run.path("report.json")).write_text(pretty(table))
+    clew("case", "new", "it does not learn")
+    clew("case", "clue", "first_nonfinite", "in_log")
+    close = ("case", "close", "--cause", "num.log_of_zero", "--run", "last")
+    said = clew(*close)
+    assert said.status == 0, said.err
+    assert f"first_nonfinite: in_log → none in run {run.id}" in " ".join(said.out.split())
+    clew("case", "reopen", "--reason", "it is back")
+    clew("case", "clue", "gradient_by_depth", "even")
+    said = clew("case", "close", "--cause", "unknown", "--clue", "5", "--run", "last")
+    assert said.status == 2
+    assert "still reproduces: gradient_by_depth is even" in said.err
+
+
+def test_exams_give_their_clues_to_a_case(run: Run, clew: Clew) -> None:
+    clew("case", "new", "it does not learn")
+    said = clew("exam", run.id, "--only", "first_nonfinite", "--case", "current")
+    assert "1 clue added to case it-does-not-learn" in " ".join(said.out.split())
+    assert clew("exam", run.id, "--only", "first_nonfinite", "--case", "gone").status == 2

@@ -317,7 +317,7 @@ def _measured_again(seen: CaseView, cause: str, number: int | None, run: str) ->
             raise ClewError(f"no clue of this case speaks for {cause}; name the one to measure again: --clue NUMBER")
         number = seen.counted[(shown or spoke)[0]].number
     before = next(held.clue for held in seen.case.clues if held.number == number)
-    now = _in_run(before, run)
+    now, run = _in_run(before, run)
     outcome = seen.knowledge.tests[before.test].outcome(now.outcome) if now else None
     if now is None or outcome is None:
         why = f": {now.why}" if now is not None and now.why else ""
@@ -330,20 +330,24 @@ def _measured_again(seen: CaseView, cause: str, number: int | None, run: str) ->
     return number, f"{before.test}: {before.outcome} → {outcome.name} in run {run}"
 
 
-def _in_run(before: Clue, name: str) -> Clue | None:
-    """What a run's report says to a test, or, where the run kept its step, what the exam of that name shows."""
+def _in_run(before: Clue, name: str) -> tuple[Clue | None, str]:
+    """What a run's report says to a test, or, where the run kept its step, what the exam of that name shows; and the
+    run's id."""
     from clew.app import runs
 
     inside = runs.look(name)
     clues, _ = runs.checked(inside)
     found = next((clue for clue in clues if clue.test == before.test and clue.outcome != UNCLEAR), None)
-    if found is not None or load().tests[before.test].by != "exam":
-        return found
+    if found is not None or not any(name.startswith("capture-") for name in os.listdir(inside.record.run.folder)):
+        return found, inside.record.run.id
     from clew.app import exam
+    from clew.exams.exam import all_exams
 
+    if before.test not in all_exams():
+        return None, inside.record.run.id
     request = exam.Request(only=(before.test,))
     done = exam.make(exam.open_target(inside.record.run.id), request)
-    return next((clue for clue in done.examined.clues if clue.test == before.test), None)
+    return next((clue for clue in done.examined.clues if clue.test == before.test), None), inside.record.run.id
 
 
 def reopen(name: str, reason: str) -> Case:
