@@ -1,5 +1,6 @@
 """A watch sees the same whether or not a step is kept for exams."""
 
+import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -66,7 +67,18 @@ def test_a_watch_alone_names_the_line_that_it_names_beside_others(tmp_path: Path
             train()
             return next(held for held in recorder.answers() if held["test"] == "loss_shapes")
 
+    class Chatty(Watch):
+        test = "event_order"
+
+        def function(self, event: Any) -> None:
+            del event
+            for _ in range(30_000):
+                str.join("", ("a",)), copy.copy(1)
+
+        loss = module = function
+
     alone = answer(LossShapes)
+    assert alone == answer(Chatty, LossShapes)
     assert alone == answer(*all_watches()[0])
     assert alone["where"][0]["line"] == train.__code__.co_firstlineno + 6, alone
 

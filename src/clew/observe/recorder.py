@@ -96,7 +96,7 @@ class Recorder:
         self.losses = Losses(self)
         self.recount = Recount(self)
         self.origins = Origins()
-        self.lines = Lines()  # which line made which operation of the first graphs
+        self.lines = Lines(self)  # which line made which operation of the first graphs
         self.followed = Followed(self)
         self.choice: Cut | None = None  # one that no gradient goes past, in the first steps
         self.watches: list[Watch] = []

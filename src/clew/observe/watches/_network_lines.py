@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from clew.observe.guard import HERE
 from clew.observe.places import is_users, shown
 from clew.observe.watch import Backward, Batch, OptimizerEvent, Raised, Watch, when_sampled
 from clew.observe.watches._network_graph import whole_graph
@@ -44,7 +45,8 @@ class Mark(NamedTuple):
 class Lines:
     """`start` and `stop` enclose a stretch; `keep` remembers it for graphs of that size; `at` answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
         self.marks: list[Mark] = []
         self.end = -1  # the number of the first operation after the stretch
         self.known: dict[Size, list[Mark]] = {}
@@ -86,12 +88,15 @@ class Lines:
 
     def _call(self, frame: FrameType, event: str, argument: Any) -> Any:
         del event, argument
+        file = frame.f_code.co_filename
+        if self._recorder.busy or file.startswith(HERE):
+            return None  # or more instruments would leave less of the script
         self._events += 1
         if self._events > MOST_EVENTS:
             self.stop()
             self.marks = []
             return None
-        return self._line if is_users(frame.f_code.co_filename) else None
+        return self._line if is_users(file) else None
 
     def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
         del argument
