@@ -1,6 +1,5 @@
 """`clew sweep run`, and what other verbs that run sweeps share with it."""
 
-import os
 import shlex
 import sys
 import time
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from clew.app import sweep
 from clew.errors import ClewError
 from clew.home import home
+from clew.records.place import near
 from clew.report.text import number, seconds
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def run(options: Namespace) -> int:
     made = sweep.ready(options.file, chosen)
     line, failed = make(made, chosen)
     print(f"{made.group}: {line.count} runs made, {failed} of them crashed or without {made.plan.metric}")
-    words = ["clew", "sweep", "judge", os.path.relpath(home()), "--metric", made.plan.metric]
+    words = ["clew", "sweep", "judge", near(home()), "--metric", made.plan.metric]
     print(shlex.join([*words, "--goal", made.plan.goal, "--group", made.group]))
     return 1 if failed else 0
 
