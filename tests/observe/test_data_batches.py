@@ -142,7 +142,7 @@ def test_the_repeated_batch_is_pointed_at(tmp_path: Any) -> None:
     assert lines(told) == ["batch = next(iter(loader(*classes())))"]
     assert (
         told["says"]
-        == "one batch was fetched and used 12 times: 16 examples of 256 in the data set are all that training sees"
+        == "one batch was fetched and reused 12 times: training sees only 16 examples of 256 in the data set"
     )
 
 

@@ -384,7 +384,7 @@ def test_fit_and_split_are_pointed_at(tmp_path: Any) -> None:
         "x = preprocessing.StandardScaler().fit_transform(x)",
         "x_train, x_test, y_train, y_test = selection.train_test_split(x, y)",
     ]
-    assert told["says"] == "StandardScaler was fitted before the split and saw 100% of the rows that are held out"
+    assert told["says"] == "StandardScaler was fitted before the split and saw 100% of the held-out rows"
 
 
 def test_the_line_that_averages_labels_is_pointed_at(tmp_path: Any) -> None:
