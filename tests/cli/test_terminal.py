@@ -110,3 +110,20 @@ def test_only_clews_own_colours_reach_a_terminal() -> None:
     assert on_terminal(f"{INK}[1;31mFAULT{INK}[0m{ERASE}") == "\033[1;31mFAULT\033[0m\r\033[K"
     assert harmless(f"{INK}[2J{INK}[8m\r\033[31mred\033[0m") == "�[2J�[8m�red"
     assert clean(f"{INK}[31m") == "�[31m"
+
+
+def test_a_file_name_forges_no_line(tmp_path: Path) -> None:
+    forged = "\n::error file=x.py,line=1::owned\n"
+    (tmp_path / f"a{forged}.py").write_text("def f(:\n")
+    for words in (("lint", "--format", "github", "."), ("lint", f"none{forged}.py"), ("run", f"none{forged}.py")):
+        assert not [line for line in into_a_pipe(tmp_path, *words).splitlines() if line.startswith("::error file=x.py")]
+
+
+def test_a_name_that_is_no_text_is_linted_as_any_other(tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/w\x9b.py"
+    Path(os.fsdecode(name)).write_text(
+        "import torch.nn.functional as F\ndef f(m, x, y):\n    return F.cross_entropy(F.softmax(m(x), 1), y)\n"
+    )
+    said = into_a_pipe(tmp_path, "lint", ".")
+    assert "CLW101" in said
+    assert "in part" not in said

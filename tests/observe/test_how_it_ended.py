@@ -55,6 +55,13 @@ def test_no_training_gives_two_lines_and_no_run(
     assert not [path for path in (tmp_path / "kept" / "runs").iterdir() if not path.name.startswith(".")]
 
 
+def test_a_command_that_cannot_be_started_leaves_no_run(tmp_path: Path) -> None:
+    under = clew_run(tmp_path, "--", "no-such-command")
+    assert under.status == 2
+    assert "cannot run no-such-command" in under.err
+    assert not [path for path in (tmp_path / "kept" / "runs").iterdir() if not path.name.startswith(".")]
+
+
 def test_options_of_clew_behind_the_script_are_pointed_out(tmp_path: Path) -> None:
     script(tmp_path, "import argparse\nargparse.ArgumentParser().parse_args()")
     under = clew_run(tmp_path, "train.py", "--html", "x")

@@ -109,7 +109,11 @@ def watch(words: list[str], module: str, launcher: bool, options: Options, told:
     tick = CluesSoFar(held.folder) if options.progress and held is not None else None
     capture = options.exams or options.keep_capture
     folder = held.folder if held is not None else ""
-    ended = launch(command, folder, options.steps, options.sample, tick, capture, options.instruments, told)
+    try:
+        ended = launch(command, folder, options.steps, options.sample, tick, capture, options.instruments, told)
+    except ClewError:
+        shutil.rmtree(folder, ignore_errors=True)  # nothing ran
+        raise
     return Watched(held, command, script, ended, domain, options)
 
 

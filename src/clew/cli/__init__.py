@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from clew import __version__
-from clew.cli.output import flush_streams, screened
+from clew.cli.output import complain, flush_streams, screened
 from clew.errors import ClewError
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def main(argv: list[str] | None = None) -> int:
         flush_streams()
         return status
     except ClewError as error:
-        print(f"clew: {error}", file=sys.stderr)
+        complain(error)
         return 2
     except KeyboardInterrupt:
         print(file=sys.stderr)

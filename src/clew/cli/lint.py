@@ -4,7 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from clew.app import lint
-from clew.cli.output import answer, page, save
+from clew.cli.output import answer, complain, page, save
 from clew.errors import ClewError, did_you_mean
 
 FORMATS = ("text", "json", "sarif", "github")
@@ -60,7 +60,7 @@ def act(options: Namespace) -> int:
     else:
         looked = lint.lint(wish)
     for trouble in looked.result.troubles:
-        print(f"clew: {trouble}.", file=sys.stderr)
+        complain(f"{trouble}.")
     if options.write_baseline:
         from clew.records.exact import pretty
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from clew.errors import ClewError
-from clew.evidence.words import harmless, on_terminal
+from clew.evidence.words import clean, harmless, on_terminal
 from clew.report.text import Page, use_colour, width
 
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ def flush_streams() -> None:
     failed = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failed", None)
     if failed is not None and failed.errno != errno.EPIPE:
         print(f"clew: cannot write to standard output: {failed.strerror}.", file=sys.stderr)
+
+
+def complain(text: object, lead: str = "clew") -> None:
+    """One line on standard error, whatever the names in it hold."""
+    print(f"{lead}: {clean(str(text))}", file=sys.stderr)
 
 
 def page() -> Page:

@@ -1,12 +1,11 @@
 """`clew sweep`: same-seed sweeps and what they show."""
 
-import sys
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from clew.app import sweep
 from clew.cli import sweep_battery, sweep_run
-from clew.cli.output import answer, json_argument, page
+from clew.cli.output import answer, complain, json_argument, page
 from clew.errors import ClewError
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ def collect(options: Namespace) -> int:
     from clew.sweep.read import ago
 
     for remark in done.remarks:
-        print(f"note: {remark}", file=sys.stderr)
+        complain(remark, "note")
     made = page()
     for source in done.sources:
         if not source.failed:

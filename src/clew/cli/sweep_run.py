@@ -7,6 +7,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 from clew.app import sweep
+from clew.cli.output import complain
 from clew.errors import ClewError
 from clew.home import home
 from clew.records.place import near
@@ -51,7 +52,7 @@ def run(options: Namespace) -> int:
 def make(made: sweep.Ready, chosen: sweep.RunOptions) -> "tuple[Line, int]":
     """Run what is left, with a line for every run; returns the lines and how many runs did not end well."""
     for note in made.notes:
-        print(f"note: {note}", file=sys.stderr)
+        complain(note, "note")
     held = f", {made.held} are there already" if made.held else ""
     print(f"{made.group}: {len(made.jobs)} runs to make{held}", file=sys.stderr, flush=True)
     line = Line(len(made.jobs), made.plan.metric)

@@ -163,14 +163,14 @@ class Project:
         """Whether the text of a file has one of the words."""
         self.touched.add(path)
         if (path, words) not in self.mentioned:
-            pattern = rb"\b(?:" + b"|".join(word.encode() for word in sorted(words)) + rb")\b"
+            pattern = rb"\b(?:" + b"|".join(os.fsencode(word) for word in sorted(words)) + rb")\b"
             self.mentioned[path, words] = re.search(pattern, self.bytes_of(path)) is not None
         return self.mentioned[path, words]
 
     def once(self, path: str, name: str) -> bool:
         """Whether a file defines a function or class at its top, and nothing else by that name."""
         if (path, name) not in self.onces:
-            self.onces[path, name] = defined_once(self.bytes_of(path), name.encode())
+            self.onces[path, name] = defined_once(self.bytes_of(path), os.fsencode(name))
         return self.onces[path, name]
 
     def below(self, base: str, parts: list[str]) -> tuple[str, list[str]] | None:
@@ -237,7 +237,7 @@ class Project:
         if func.cls is None:
             return []
         self.searched = True
-        words = f"{func.cls.name}(".encode(), f".{func.name}(".encode()
+        words = os.fsencode(f"{func.cls.name}("), os.fsencode(f".{func.name}(")
         paths = [path for path in self.around(func.module.path) if all(word in self.bytes_of(path) for word in words)]
         found: list[tuple[ast.Call, Where]] = []
         for path in paths[:MOST_FILES]:
@@ -255,7 +255,7 @@ class Project:
         if found or len(self.around(cls.module.path)) > FEW_NEIGHBOURS:
             return found
         self.searched = True
-        words = f"({cls.name}".encode(), cls.module.name.rsplit(".", 1)[-1].encode()
+        words = os.fsencode(f"({cls.name}"), os.fsencode(cls.module.name.rsplit(".", 1)[-1])
         paths = [path for path in self.around(cls.module.path) if all(word in self.bytes_of(path) for word in words)]
         for path in paths[:MOST_FILES]:
             other = self.load(path)
@@ -272,7 +272,7 @@ class Project:
 
     def elsewhere(self, module: Module, name: str) -> list[tuple[ast.Call, Where]]:
         self.searched = True
-        words = name.encode(), module.name.rsplit(".", 1)[-1].encode()
+        words = os.fsencode(name), os.fsencode(module.name.rsplit(".", 1)[-1])
         found: list[tuple[ast.Call, Where]] = []
         seen = 0
         for path in self.around(module.path):
@@ -288,7 +288,7 @@ class Project:
     def neighbours_with(self, path: str, word: str) -> int:
         """How many of the files around mention a word."""
         self.searched = True
-        return sum(word.encode() in self.bytes_of(other) for other in self.around(path))
+        return sum(os.fsencode(word) in self.bytes_of(other) for other in self.around(path))
 
     def matched_around(self, path: str, wanted: re.Pattern[bytes]) -> bool:
         """Whether any of the files around holds a text of this form."""
