@@ -130,6 +130,24 @@ def test_exams_of_labels_are_left_out_for_agents() -> None:
     assert "init_loss" not in why
 
 
+@pytest.mark.parametrize(
+    ("passed", "game"),
+    [({"event_order": {"through_others": 9}}, True), ({"players_pull": {}}, True), ({"event_order": {}}, False)],
+)
+def test_a_copy_that_trains_alone_shows_nothing_in_a_game(passed: dict[str, dict[str, int]], game: bool) -> None:
+    base = load()
+    outcome = {"event_order": "usual", "players_pull": "opposed"}
+    clues = [
+        clue(base.tests[test], outcome[test])._replace(measured=tuple(held.items())) for test, held in passed.items()
+    ]
+    for only in ((), ("overfit_one_batch", "label_permutation")):
+        plan = make_plan(subject(), base, clues, options=Options(only=only))
+        why = dict(zip(names(plan.skipped), [item.why for item in plan.skipped], strict=True))
+        assert ("train against each other" in why.get("overfit_one_batch", "")) is game
+        assert ("train against each other" in why.get("label_permutation", "")) is game
+        assert "init_loss" not in why
+
+
 def test_exams_of_another_kind_of_subject_are_left_out(exams: Callable[..., None]) -> None:
     exams(made("probe", answering("seen"), test="probe_constant_value"))
     assert names(make_plan(subject(), load()).skipped) == ["probe"]

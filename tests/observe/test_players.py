@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from clew.observe.watches.evaluated_copy import EvaluatedCopy
+from clew.observe.watches.event_order import EventOrder
 from clew.observe.watches.inplace_writes import InplaceWrites
 from clew.observe.watches.input_statistics_match import InputStatisticsMatch
 from clew.observe.watches.players_pull import PlayersPull
@@ -77,6 +78,27 @@ def test_players_pull(tmp_path: Any, loop: Callable[[], None], outcome: str) -> 
     assert told["outcome"] == outcome
     if outcome in ("together", "cut_off"):
         assert "told)" in lines(told)[0]
+
+
+def on_one_loss() -> None:
+    """Two optimisers that step on the same gradients."""
+    maker, judge = net(4, 2), net()
+    both = [torch.optim.SGD(held.parameters(), lr=1e-2) for held in (maker, judge)]
+    for _ in range(8):
+        for optimizer in both:
+            optimizer.zero_grad()
+        crossed(judge(maker(torch.randn(32, 4))), 1.0).backward()  # type: ignore[no-untyped-call]
+        for optimizer in both:
+            optimizer.step()
+
+
+@pytest.mark.parametrize(("loop", "through"), [(game, True), (on_one_loss, False)])
+def test_a_loss_that_goes_through_the_network_of_another_optimiser(
+    tmp_path: Any, loop: Callable[[], None], through: bool
+) -> None:
+    told = answer(tmp_path, EventOrder, loop)
+    assert told["outcome"] == "usual"
+    assert ("through_others" in told["measured"]) is through
 
 
 def test_squared_scores_that_begin_on_one_side_are_no_fault(tmp_path: Any) -> None:

@@ -46,6 +46,8 @@ OF_LABELS = frozenset(
     "target_in_input".split()
 )
 """Exams that take the batches for examples with labels."""
+COMPARES = 100
+"""An exam of so many training steps compares trainings of one loss, as if nothing else learned meanwhile."""
 
 
 class Planned(NamedTuple):
@@ -209,7 +211,9 @@ def untrue(subject: Subject) -> str:
 
 
 def _beside(exam: Exam, knowledge: Knowledge, known: dict[str, Clue], options: Options) -> str:
-    """Why an exam would be beside the point; nothing when it was asked for by name."""
+    """Why an exam would be beside the point; only in a game also when it was asked for by name."""
+    if (exam.steps >= COMPARES or exam.name in OF_LABELS) and _is_game(known):
+        return "networks with an optimiser each train against each other: a copy that trains alone shows nothing"
     if options.only:
         return ""
     if exam.test in known:
@@ -219,6 +223,12 @@ def _beside(exam: Exam, knowledge: Knowledge, known: dict[str, Clue], options: O
     if not weighing.applies(knowledge, knowledge.tests[exam.test], options.domain):
         return f"does not apply to the domain {options.domain}"
     return ""
+
+
+def _is_game(known: dict[str, Clue]) -> bool:
+    """Whether the loss of one optimiser went through the network of another."""
+    order = known.get("event_order")
+    return "players_pull" in known or (order is not None and "through_others" in dict(order.measured))
 
 
 def _triage(knowledge: Knowledge, exams: list[Exam], step: float) -> list[Planned]:

@@ -34,6 +34,7 @@ class Turn:
     def __init__(self) -> None:
         self.covered = False  # an optimiser that steps holds all that this one holds
         self.steps = self.looked = self.stale = self.zeroed = self.late = self.bare = self.thrown = 0
+        self.passed = 0  # gradients that the loss of an optimiser that stepped left here on its way to its own network
         self.between = 0  # steps before which gradients of the very line that filled them were cleared unused
         self.lost: set[Place] = set()  # where the gradients came from that were cleared in this turn
         self.reached_ever = False
@@ -136,6 +137,7 @@ class EventOrder(Watch):
             turn = self.turn(number)
             if turn.unused and not self._used_by_others(number):
                 turn.thrown += 1
+                turn.passed += bool(self.stepped - {event.number})
                 turn.zero_place = event.place
                 if turn.backward_place is not None:
                     turn.lost.add(turn.backward_place)
@@ -219,4 +221,6 @@ class EventOrder(Watch):
             )
         if not any(turn.looked for turn in turns):
             return Unclear("no complete step was checked")
-        return Saw("usual", steps=stepped, backwards=self.backwards)
+        passed = max(turn.passed if turn.steps else 0 for turn in turns)
+        more = {"through_others": passed} if passed >= THROWN_AWAY else {}
+        return Saw("usual", steps=stepped, backwards=self.backwards, **more)
