@@ -70,6 +70,23 @@ def test_lists(clew: Clew) -> None:
     assert "did you mean test" in said.err
 
 
+def test_in_short_a_cause_has_its_fix_and_what_refutes_it(clew: Clew) -> None:
+    for cause in load().causes:
+        rows = clew("why", cause, "--brief").out.rstrip("\n").split("\n")
+        assert len(rows) <= 15
+        for word in ("  fix ", "  this is wrong if "):
+            assert any(row.startswith(word) for row in rows), cause
+    assert "Fix: take the last axis" in clew("why", "CLW106", "--brief").out
+
+
+def test_a_cause_for_programs_names_its_fix(clew: Clew) -> None:
+    entry = json.loads(clew("why", "loss.double_softmax", "--brief", "--json", "-").out.split("\n")[-2])["entry"]
+    assert "raw logits" in entry["fix"]
+    assert "mend" not in entry
+    assert "BCELoss" in entry["variants"][0]["fix"]
+    assert set(entry["variants"][0]) == {"when", "words", "gloss", "fix", "refute"}
+
+
 def test_json(clew: Clew) -> None:
     assert clew("why", "init_loss", "--json", "x.json").status == 0
     table = json.loads(Path("x.json").read_text())

@@ -323,3 +323,14 @@ def test_starting_imports_nothing_heavy(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=held, capture_output=True, text=True, check=True)
     heavy = {"torch", "numpy", "pandas", "jinja2", "dataclasses", "inspect", "asyncio", "multiprocessing", "email"}
     assert not heavy & set(done.stderr.split())
+
+
+def test_in_short_each_finding_has_a_line_with_its_fix_and_certain_ones_come_first(lint: Clew) -> None:
+    look = "import torch\nfrom torch import nn\n\nhead = nn.Linear(4, 2)\np = torch.softmax(head(x), dim=0)\n"
+    put(a=look, z=EVAL, **{f"many{n:02}": EVAL for n in range(20)})
+    rows = lint(".", "--brief").out.rstrip("\n").split("\n")
+    assert len(rows) == 15
+    assert rows[0] == "many00.py:5:5 CLW215 method-not-called (certain); fix: add the parentheses."
+    assert "CLW106" not in "".join(rows[:14])
+    assert rows[-1].startswith("8 more without --brief. 22 findings in 22 files: 21 certain, 1 look.")
+    assert "CLW106" in lint("a.py", "z.py", "--brief").out.split("\n")[1]

@@ -124,9 +124,13 @@ def test_a_file_that_cannot_be_read_gets_one_line(lint: Clew, name: str) -> None
     Path("zz_good.py").write_text(GOOD)
     said = lint(".", "--format", "json")
     assert said.status == 1
-    assert [row["path"] for row in json.loads(said.out)] == ["zz_good.py"]
-    assert said.err.startswith(f"clew: {name}.py was not checked: ")
-    assert said.err.count("\n") == 1
+    found, left = json.loads(said.out)
+    assert found["path"] == "zz_good.py"
+    assert (left["rule"], left["path"], left["fix"]) == ("CLW000", f"{name}.py", None)
+    assert said.err == f"clew: {left['message']}\n"
+    assert said.err.startswith(f"clew: {name}.py could not be checked: ")
+    notes = lint(".", "--format", "github").out.split("\n")
+    assert notes[1].startswith(f"::error file={name}.py,line={left['line']},")
 
 
 @pytest.mark.parametrize("name", sorted(FINE))
@@ -144,7 +148,9 @@ def test_odd_places(lint: Clew) -> None:
     Path("other.ipynb").write_text('["torch"]')
     Path("zz_good.py").write_text(GOOD)
     said = lint(".", "--format", "json")
-    assert [row["path"] for row in json.loads(said.out)] == ["zz_good.py"]
+    rows = json.loads(said.out)
+    assert [row["path"] for row in rows if row["rule"] != "CLW000"] == ["zz_good.py"]
+    assert [row["path"] for row in rows[1:]] == ["broken.ipynb", "gone.py", "other.ipynb"]
     assert said.err.count("\n") == 3
 
 
@@ -158,7 +164,11 @@ def test_a_pipe_in_a_folder_is_not_waited_for(lint: Clew) -> None:
 
 def test_the_summary_counts_what_was_looked_at(lint: Clew) -> None:
     Path("old.py").write_text("import torch\nprint 'x'\n")
-    assert lint("old.py").out.strip() == "Nothing found in 0 files (1 not checked)."
+    assert lint("old.py").out.startswith("1 file could not be checked: line 2: Missing parentheses")
+    Path("fine.py").write_text("import torch\n")
+    assert lint(".").out.startswith("Nothing found in 1 file. 1 file could not be checked: line 2: ")
+    Path("older.py").write_text("import torch\nprint 'x'\n")
+    assert lint("old.py", "older.py").out.strip() == "2 files could not be checked."
     assert lint("old.py").err.endswith("Did you mean print(...).\n")
     Path("empty").mkdir()
     assert lint("empty").out.strip() == "There is no Python file and no notebook to check."

@@ -105,6 +105,10 @@ def output(options: Namespace, looked: lint.Looked, fixed: int) -> None:
             made.colour = False
         if options.statistics:
             formats.statistics(result, made)
+        elif options.brief:
+            from clew.report.brief import LINES
+
+            formats.brief(result, load() if result.findings else {}, made, LINES)
         else:
             formats.page(result, load() if result.findings else {}, made, looked.given)
         if fixed:

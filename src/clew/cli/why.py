@@ -30,8 +30,9 @@ def _rule(options: Namespace, code: str) -> int:
     from clew.lint.show import explained
 
     rule, made = lint.rule(code), page()
-    explained(rule, made)
+    explained(rule, made, options.brief)
     entry = {"id": rule.code, "name": rule.name, "cause": rule.cause, "confidence": rule.confidence}
+    entry |= {"gloss": rule.title, "fix": rule.section("Fix"), "silent_when": rule.section("Silent when")}
     table = {"schema": "clew/1", "command": "why", "kind": "rule", "entry": entry}
     answer(options, made, lambda: table)
     return 0
@@ -56,11 +57,12 @@ def act(options: Namespace) -> int:
         exact = [hit for hit in hits if hit.id == query]
         if hits and not exact:
             rows = [{"kind": hit.shelf, "id": hit.id} for hit in hits]
-            table = {"schema": "clew/1", "command": "why", "query": query, "hits": rows}
-            answer(options, why.hits_page(query, hits, page()), lambda: table)
+            listed = {"schema": "clew/1", "command": "why", "query": query, "hits": rows}
+            answer(options, why.hits_page(query, hits, page()), lambda: listed)
             return 0
     found = known.why(query)
     tests = known.tests_on(knowledge, found.id) if found.shelf == "cause" else []
-    table = {"schema": "clew/1", "command": "why", "kind": found.shelf, "entry": found.entry._asdict()}
-    answer(options, why.entry_page(knowledge, found, tests, page()), lambda: table)
+    entry = why.entry_table(found.entry)
+    table: dict[str, object] = {"schema": "clew/1", "command": "why", "kind": found.shelf, "entry": entry}
+    answer(options, why.entry_page(knowledge, found, tests, page(), options.brief), lambda: table)
     return 0

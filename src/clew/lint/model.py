@@ -60,5 +60,5 @@ class Trouble(NamedTuple):
         return (
             f"{self.path} was checked in part: {self.why}"
             if self.partly
-            else f"{self.path} was not checked: {self.why}"
+            else f"{self.path} could not be checked: {self.why}"
         )

@@ -1,13 +1,14 @@
 """Findings as people and other programs read them."""
 
 import os
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from clew import __version__
 from clew.evidence.words import cells
-from clew.lint.model import Finding, Trouble
+from clew.lint.model import CONFIDENCES, Finding, Trouble
 from clew.lint.registry import Rule
 from clew.lint.run import Result, text_of
 from clew.records.place import near
@@ -65,21 +66,45 @@ def where(finding: Finding) -> str:
 
 
 def summary(result: Result) -> str:
-    unread = sum(not one.partly for one in result.troubles)
-    seen = result.files - unread
+    unread = [one for one in result.troubles if not one.partly]
+    seen = result.files - len(unread)
     files = f"{seen} file{'s' if seen != 1 else ''}"
     if not result.files:
         return "There is no Python file and no notebook to check."
-    if unread:
-        files += f" ({unread} not checked)"
+    left = f"{len(unread)} file{'s' * (len(unread) != 1)} could not be checked"
+    left += f": {unread[0].why}." if len(unread) == 1 else "."
+    if not seen:
+        return left
+    left = f" {left}" if unread else ""
     if not result.findings:
-        return f"Nothing found in {files}."
+        return f"Nothing found in {files}.{left}"
     counts = Counter(finding.confidence for finding in result.findings)
     parts = ", ".join(f"{counts[word]} {word}" for word in ("certain", "likely", "look") if counts[word])
     many = len(result.findings)
-    text = f"{many} finding{'s' if many != 1 else ''} in {files}: {parts}."
+    text = f"{many} finding{'s' if many != 1 else ''} in {files}: {parts}.{left}"
     causes = Counter(finding.cause for finding in result.findings if finding.cause)
     return f"{text} More on the first: clew why {next(iter(causes))}" if causes else text
+
+
+def brief(result: Result, rules: dict[str, Rule], made: Page, most: int) -> Page:
+    """One line per finding with its fix, the surest first."""
+    result = result._replace(findings=ranked(result.findings))
+    shown = result.findings[: most - 1]
+    for finding in shown:
+        made.line(in_a_line(finding, rules.get(finding.rule)))
+    left = len(result.findings) - len(shown)
+    made.line((f"{left} more without --brief. " if left else "") + summary(result))
+    return made
+
+
+def ranked(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda one: CONFIDENCES.index(one.confidence)))
+
+
+def in_a_line(finding: Finding, rule: Rule | None) -> str:
+    fix = rule.section("Fix") if rule else finding.fix.says if finding.fix else ""
+    place = f"{finding.path}:{where(finding)}"
+    return f"{place} {finding.rule} {finding.name} ({finding.confidence}){fix and '; fix: '}{fix}"
 
 
 def statistics(result: Result, made: Page) -> Page:
@@ -92,8 +117,15 @@ def statistics(result: Result, made: Page) -> Page:
 
 
 def to_json(result: Result) -> list[dict[str, Any]]:
-    """As CONTRACT has it, with related places and the notebook cell added."""
-    return [as_json(finding) for finding in result.findings]
+    """As CONTRACT has it, with related places and the notebook cell added, and a row for each file not checked."""
+    return [as_json(finding) for finding in (*result.findings, *map(unchecked, result.troubles))]
+
+
+def unchecked(trouble: Trouble) -> Finding:
+    """A file that could not be checked, as what reads findings expects it."""
+    line = int(named[1]) if (named := re.match(r"line (\d+)", trouble.why)) else 1
+    place = (trouble.path, line, 1, line, 1)
+    return Finding("CLW000", "not-checked", "", *place, f"{trouble}.", CONFIDENCES[0])
 
 
 def as_json(finding: Finding) -> dict[str, Any]:
@@ -116,7 +148,7 @@ def github(result: Result) -> str:
     """Commands that GitHub turns into notes beside the code."""
     levels = {"certain": "error", "likely": "warning", "look": "notice"}
     rows = []
-    for finding in result.findings:
+    for finding in (*result.findings, *map(unchecked, result.troubles)):
         title = f"{finding.rule} {finding.name}"
         ends = f"endLine={finding.end_line},col={finding.column},endColumn={finding.end_column}"
         place = f"file={escaped(finding.path)},line={finding.line},{ends}"
@@ -147,7 +179,7 @@ def sarif(result: Result, rules: dict[str, Rule]) -> dict[str, Any]:
                 "results": [sarif_result(finding, used) for finding in result.findings],
                 "invocations": [
                     {
-                        "executionSuccessful": True,
+                        "executionSuccessful": all(one.partly for one in result.troubles),
                         "toolExecutionNotifications": [notified(one) for one in result.troubles],
                     }
                 ],
@@ -218,16 +250,19 @@ def region(finding: Finding) -> dict[str, int]:
 
 
 def notified(trouble: Trouble) -> dict[str, Any]:
-    return {"level": "note", "message": {"text": f"{trouble.path}: {trouble.why}"}}
+    text = f"{trouble.path}: {trouble.why}"
+    return {"level": "note" if trouble.partly else "error", "message": {"text": text}}
 
 
-def explained(rule: Rule, made: Page) -> Page:
+def explained(rule: Rule, made: Page, brief: bool = False) -> Page:
     """One rule, as its own file tells it."""
     made.head(f"{rule.code} {rule.name}")
     made.say(rule.title)
-    for heading in ("What it sees", "Why it matters", "Silent when", "Fix"):
-        made.line()
+    for heading in ("Fix", "Silent when") if brief else ("What it sees", "Why it matters", "Silent when", "Fix"):
+        if not brief:
+            made.line()
         made.say(rule.section(heading), 0, f"{heading}: ")
-    made.line()
+    if not brief:
+        made.line()
     made.say(f"Confidence: {rule.confidence}. Cause: {rule.cause} (clew why {rule.cause}).")
     return made

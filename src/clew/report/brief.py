@@ -72,17 +72,17 @@ def page(full: Any, made: Page) -> Page:
     shown = findings[:CAUSES] or (_told(inner) if inner["verdict"] in ("fault", "suspect") else [])
     for row in inner.get("unusual", [])[:1] if not findings and inner["verdict"] != "healthy" else []:
         places = [f"{Place.from_json(place)}: " for place in row["where"][:1]]
-        _some(short, "".join([*places, row["says"]]), "seen: ", 3)
+        some(short, "".join([*places, row["says"]]), "seen: ", 3)
     for index, row in enumerate(shown):
         places = [str(Place.from_json(place)) for place in row.get("where", [])[:1]]
         short.line(short.paint(f"{', '.join([*places, row['id']])} ({percent(row['credence'])})", BOLD))
-        _some(short, row["says"], "  ", 3 if index == 0 else 1)
+        some(short, row["says"], "  ", 3 if index == 0 else 1)
         if index == 0:
-            _some(short, f"this is wrong if: {row['check']}", "  ", 2)
+            some(short, f"this is wrong if: {row['check']}", "  ", 2)
     if not findings and inner.get("next"):
         first = inner["next"][0]
         cost = "by hand" if first.get("by") == "person" else seconds(first["cost_s"])
-        _some(short, f"next: {first['test']} ({cost}). {first.get('says', '')}", "", 2)
+        some(short, f"next: {first['test']} ({cost}). {first.get('says', '')}", "", 2)
     if inner["command"] in ("run", "exam") and (name := inner["run"].get("id")):
         short.line(f"all of it: clew show {name}", DIM)
     short.lines = short.lines[:LINES]
@@ -96,13 +96,13 @@ def _heading(inner: dict[str, Any], short: Page) -> None:
     says = inner.get("says", "")
     if crash := run.get("crash"):
         place = f"{Place.from_json(crash['place'])}: " if crash.get("place") else ""
-        _some(short, f"{place}{crash['kind']}: {crash['says']}", "", 2)
-    _some(short, f"{run.get('script') or run.get('id', '')}{took}{ended}. {says}".strip(), f"{shown_word(word)}  ", 2)
+        some(short, f"{place}{crash['kind']}: {crash['says']}", "", 2)
+    some(short, f"{run.get('script') or run.get('id', '')}{took}{ended}. {says}".strip(), f"{shown_word(word)}  ", 2)
     painted = short.paint(shown_word(word), VERDICT_COLOURS[word], BOLD)
     short.lines = [line.replace(shown_word(word), painted, 1) for line in short.lines]
 
 
-def _some(made: Page, text: str, first: str, most: int) -> None:
+def some(made: Page, text: str, first: str, most: int) -> None:
     """A paragraph of at most so many lines."""
     rows = wrap(text, max(20, made.columns - len(first) - 2), cells) or [""]
     if len(rows) > most:

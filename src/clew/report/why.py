@@ -18,6 +18,7 @@ from clew.knowledge.model import (
     TriageStep,
 )
 from clew.knowledge.search import SHELVES, Found
+from clew.report.brief import some
 from clew.report.text import BOLD, DIM, Page, percent, seconds
 
 TITLES = {
@@ -35,10 +36,29 @@ TITLES = {
 }
 
 
-def entry_page(knowledge: Knowledge, found: Found, tests: list[tuple[Test, str, float, float]], page: Page) -> Page:
-    """Everything about one entry. `tests` are those that speak about it, when it is a cause."""
+def entry_table(entry: Any) -> dict[str, Any]:
+    """An entry for programs, in the order in which the short form cuts it."""
+    table = entry._asdict()
+    if not isinstance(entry, Cause):
+        return dict(table)
+    fix, variants = table.pop("mend"), table.pop("variants")
+    names = {"seen": "when", "mend": "fix"}
+    held = [{names.get(name, name): value for name, value in one._asdict().items()} for one in variants]
+    return {**table, "fix": fix, "variants": held}
+
+
+def entry_page(
+    knowledge: Knowledge, found: Found, tests: list[tuple[Test, str, float, float]], page: Page, brief: bool = False
+) -> Page:
+    """Everything about one entry, or in short what it is, how it shows, its fix and what refutes it. `tests` are those
+    that speak about it, when it is a cause."""
     entry = found.entry
     page.line(f"{page.paint(found.id, BOLD)}  {page.paint(TITLES[found.shelf], DIM)}")
+    if brief and isinstance(entry, Cause):
+        parts = (entry.gloss, entry.shows[0] if entry.shows else "", entry.mend, entry.refute)
+        for name, text in zip(("", "shows as", "fix", "this is wrong if"), parts, strict=True):
+            some(page, text, f"  {name:<16} " if name else "  ", 3)
+        return page
     if isinstance(entry, Cause):
         _cause(entry, tests, page)
     elif isinstance(entry, Test):
