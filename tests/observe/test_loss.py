@@ -1,5 +1,6 @@
 """The watches around the loss: where they must speak, and where they must keep silent."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -684,9 +685,16 @@ def weighted(large: float) -> Step:
     return lambda m, x, y: F.cross_entropy(m(x), y) + large * F.mse_loss(m(x), torch.randn(32, 4))
 
 
+def on_its_way(course: Callable[[int], float]) -> Train:
+    """A second term of this size by step, such as the divergence of a code, which begins at zero."""
+    step = itertools.count()
+    return loop(lambda m, x, y: plain(m, x, y) + (m(x)[:, 0] * 0 + course(next(step))).abs().mean(), steps=40, lr=1e-3)
+
+
 DOMINATED = {
     "two losses": loop(weighted(1e5), lr=1e-7),
     "raw units": loop(lambda m, x, y: plain(m, x, y) + F.mse_loss(m(x), torch.full((32, 4), 1e3)), lr=1e-7),
+    "a term that never grows": on_its_way(lambda _: 1e-4),
     "one by hand": loop(lambda m, x, y: plain(m, x, y) + (m(x) - 1e3).abs().mean(), lr=1e-7),
     "squares by hand": loop(lambda m, x, _y: ((m(x) - 1e3) ** 2).mean() + (m(x) ** 2).mean(), lr=1e-7),
 }
@@ -703,6 +711,7 @@ COMPARABLE = {
         lr=1e-5,
     ),
     "vae": vae(False),
+    "a term that begins small": on_its_way(lambda step: 1e-4 if step < 15 else 0.1),
 }
 
 

@@ -7,7 +7,8 @@ holds the divergence of a Gaussian code from a standard one, it looks whether th
 Why it matters: where one term exceeds another by orders of magnitude, that term alone is trained.
 Cannot tell: size from influence; two or more terms of other kinds written by hand.
 Silent when: the small term carries an explicit weight well below the others', since somebody chose it; a term is
-exactly zero or switched off for the moment.
+exactly zero or switched off for the moment, or begins small and grows, as the divergence of a code does: the smaller
+ratio counts, of all looks and of those in the second half of the run.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class LossTermSizes(Watch):
         super().__init__(recorder)
         self.looked_up = 0
         self.calls = Made(64)
-        self.ratios: list[float] = []
+        self.ratios: list[tuple[int, float]] = []  # with the step
         self.unreadable = self.most = 0
         self.widest = 1.0
         self.where: tuple[Place | None, ...] = ()
@@ -76,7 +77,7 @@ class LossTermSizes(Watch):
         if event.step >= TRAINED:
             self._code(event, parts)
         if len(parts) == 1:
-            self._keep(1.0, 1)
+            self._keep(event, 1.0, 1)
         elif parts:
             sizes = self._sizes(event, parts)
             if sizes is None:
@@ -106,7 +107,7 @@ class LossTermSizes(Watch):
         ratio = largest.size / smallest.size
         if ratio > self.widest:
             self.widest, self.where = ratio, (largest.place, smallest.place, event.place)
-        self._keep(ratio, parts)
+        self._keep(event, ratio, parts)
 
     def _sizes(self, event: Backward, parts: list[Term]) -> list[Size] | None:
         """Every term that counts at present; None when one drowns in rounding or more than one cannot be read."""
@@ -138,8 +139,8 @@ class LossTermSizes(Watch):
         self.looked_up += 1
         return line_of(self.recorder, part.node, event.loss) if self.looked_up <= LOOKED_UP else None
 
-    def _keep(self, ratio: float, parts: int) -> None:
-        self.ratios = [*self.ratios, ratio][-200:]
+    def _keep(self, event: Backward, ratio: float, parts: int) -> None:
+        self.ratios = [*self.ratios, (event.step, ratio)][-200:]
         self.most = max(self.most, parts)
 
     def read(self) -> Answer:
@@ -153,5 +154,7 @@ class LossTermSizes(Watch):
             if self.unreadable:
                 return Unclear("the loss has hand-written terms whose values cannot be separated")
             return Unclear("no backward was seen on a loss with a graph")
-        reading = Reading(largest_over_smallest=statistics.median(self.ratios), terms=self.most)
+        late = [ratio for step, ratio in self.ratios if 2 * step >= self.ratios[-1][0]]
+        ratios = late, [ratio for _, ratio in self.ratios]
+        reading = Reading(largest_over_smallest=min(map(statistics.median, ratios)), terms=self.most)
         return reading.at(*dict.fromkeys(place for place in self.where if place is not None))
