@@ -105,7 +105,7 @@ def test_a_line_without_end_is_named(tmp_path: Path) -> None:
     )
     _, said = clew(tmp_path, "log", "x.log")
     assert "Of 1 long line the first 16 KiB were read" in said
-    assert "more than 1 MiB was cut short" in said
+    assert "cut short" not in said, "one note for one line"
 
 
 @pytest.mark.parametrize("digits", [400, 5000])

@@ -162,4 +162,6 @@ def test_what_contradicts_health_is_said_in_short_too() -> None:
     full = {"command": "run", "verdict": "undecided", "causes": [], "run": {"id": "r"}, "unusual": unusual}
     lines = brief.page(full, Page()).lines
     assert lines[0].startswith("NOTHING FOUND  r")
+    log = {**full, "command": "log", "run": {"id": "train.log", "steps": 30, "seconds": 0.0}}
+    assert brief.page(log, Page()).lines[0].startswith("NOTHING FOUND  train.log.")
     assert lines[1] == "seen: train.py:9: it reads train"

@@ -44,6 +44,17 @@ def test_open_prints_a_link_and_calls_the_browser(two: tuple[Clew, list[Run]], m
     assert clew("open", "nothing.py").status == 2
 
 
+def test_a_run_that_goes_on_has_no_report_yet(two: tuple[Clew, list[Run]]) -> None:
+    clew, (_, last) = two
+    going = runs.begin(["python", "train.py"], script="train.py")
+    for words in (("open",), ("exam", "last")):
+        said = clew(*words)
+        assert said.status == 2
+        assert f"the run {going.id} is still running" in said.err
+        assert "last~1" in said.err
+    assert last.id in clew("open", "last~1").out
+
+
 def test_a_script_names_its_latest_run(two: tuple[Clew, list[Run]]) -> None:
     clew, (first, _) = two
     for name in ("train.py", str(Path("train.py").absolute())):

@@ -88,6 +88,7 @@ def _kept(name: str) -> Opened:
         raise ClewError(f"{error} A subject in a module is named MODULE:SUBJECT.") from None
     from clew.exams.captured import captured
 
+    runs.ended(run)
     try:
         subject = captured(run.folder)
     except ClewError:

@@ -152,7 +152,7 @@ def source(name: str, path: str) -> tuple[SourceFile, str]:
 def page(name: str) -> str:
     """The HTML report of a run."""
     run = runs.find(name)
-    runs.load(run)
+    runs.ended(run)
     if not os.path.exists(run.path(PAGE)):
         raise ClewError(f"the run {run.id} has no HTML report: {run.path(PAGE)} is not there.")
     return files.read_bytes(run.path(PAGE)).decode("utf-8", "replace")

@@ -242,6 +242,12 @@ def _last(folder: str, ids: list[str], back: int) -> Run:
     return Run(name, os.path.join(folder, name))
 
 
+def ended(run: Run) -> None:
+    """Refuse a run that goes on: its report and its captured step are written when it ends."""
+    if load(run).state == "running":
+        raise ClewError(f"the run {run.id} is still running; wait for its end, or take the one before it: last~1.")
+
+
 def load(run: Run) -> Record:
     """Everything that is known about a run."""
     if not os.path.isfile(run.path(RUN)):

@@ -91,7 +91,7 @@ def page(full: Any, made: Page) -> Page:
 
 def _heading(inner: dict[str, Any], short: Page) -> None:
     run, word = inner["run"], inner["verdict"]
-    took = f": {run['steps']} steps in {seconds(run['seconds'])}" if run.get("steps") else ""
+    took = f": {run['steps']} steps in {seconds(run['seconds'])}" if run.get("steps") and run["seconds"] else ""
     ended = f", exit {run['exit']}" if run.get("exit") else ""
     says = inner.get("says", "")
     if crash := run.get("crash"):

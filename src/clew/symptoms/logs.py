@@ -13,7 +13,7 @@ from typing import BinaryIO, NamedTuple
 
 from clew.errors import ClewError
 from clew.records.trace import Series
-from clew.symptoms.logs_lines import Lines
+from clew.symptoms.logs_lines import CUT, Lines
 from clew.symptoms.logs_names import (
     LOSS_TERM,
     METRIC,
@@ -193,13 +193,13 @@ def _text(path: str, lines: Lines) -> Log:
     reader = TextReader()
     for line in lines:
         reader.line(line, lines.redrawn)
-    notes = reader.end()
+    notes = [*reader.end(), *(note for note in lines.notes if not note.startswith(CUT))]  # the reader counts long lines
     held = reader.points
     # Names that no one knows and that came once are settings and chatter, not curves.
     for name in [name for name, (at, _) in held.held.items() if len(at) < 2 and meaning(name).role == OTHER]:
         del held.held[name]
     resolved = held.resolve(by_epoch=reader.style == "keras")
-    return _log(path, STYLES[reader.style], resolved, [*notes, *lines.notes])
+    return _log(path, STYLES[reader.style], resolved, notes)
 
 
 def _log(path: str, form: str, found: Resolved, notes: Iterable[str]) -> Log:

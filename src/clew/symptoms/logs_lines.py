@@ -9,6 +9,7 @@ CHUNK = 1 << 20
 MOST = 64 << 20
 """Of a longer text the first and the last half of this are read: a run shows what it is at its start and at its end."""
 LONGEST = 1 << 20
+CUT = "a line of more than"
 
 _END = re.compile(r"[\r\b]*\n|[\r\b]+")
 
@@ -54,7 +55,7 @@ class Lines:
             held = text[at:]
             if len(held) > LONGEST:
                 if not skip:
-                    self._note(f"a line of more than {LONGEST >> 20} MiB was cut short.")
+                    self._note(f"{CUT} {LONGEST >> 20} MiB was cut short.")
                     self.redrawn = over
                     yield self._clean(held)
                 held, skip = "\r" if held.endswith("\r") else "", True
