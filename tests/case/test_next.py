@@ -74,3 +74,23 @@ def test_the_questions_of_the_field_lead(domain: str, wanted: str) -> None:
 
 def test_ordinary_fields_have_no_questions_that_lead() -> None:
     assert leading(load(), "general") == leading(load(), "vision") == set()
+
+
+FLAT = ("metric_vs_loss", "loss_falls_metric_flat")
+FITTED = ("training_fit", "near_zero")
+
+
+def test_a_training_batch_through_the_validation_code_is_asked_first_beside_a_flat_metric() -> None:
+    order = [choice.test for choice in asked(AT_CHANCE, FLAT, domain="vision")]
+    assert set(order[:2]) == {"train_eval_same_batch", "train_batch_in_validation"}
+
+
+def test_a_fitted_training_set_answers_whether_the_model_can_fit() -> None:
+    order = [choice.test for choice in asked(AT_CHANCE, FITTED)]
+    assert set(order[:2]) == {"train_eval_same_batch", "train_batch_in_validation"}
+    assert not {"overfit_one_batch", "init_loss", "loss_plateau"} & set(order)
+
+
+def test_where_a_nan_began_is_asked_only_of_a_nan() -> None:
+    assert "nonfinite_onset" not in {choice.test for choice in asked()}
+    assert "nonfinite_onset" in {choice.test for choice in asked(("loss_nonfinite", "seen"))}

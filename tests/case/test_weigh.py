@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from clew.case.choose import choose, gain
 from clew.case.weigh import ORDINARY, UNKNOWN, Subject, Weighing, priors, weigh
-from clew.knowledge import model
+from clew.knowledge import load, model
 from clew.knowledge.model import Knowledge
 from clew.records.case import Own
 from clew.records.clue import Clue
@@ -365,3 +365,16 @@ def test_a_mechanism_that_may_do_no_harm_needs_a_symptom_beside_it() -> None:
     base = knowledge([cause("env.z"), cause("data.a")], [look, curve])
     assert not weigh(base, [clue(look, "seen"), clue(curve, "absent")]).findings
     assert weigh(base, [clue(look, "seen"), clue(curve, "seen")]).findings
+
+
+@pytest.mark.parametrize("prior", [0.1, 0.4, 0.6])
+def test_an_own_hypothesis_without_observations_keeps_the_prior_it_was_given(prior: float) -> None:
+    own = Own(2, "own.1", "the labels are shuffled", prior, (), "look")
+    weighing = weigh(load(), [], Subject(own=(own,)))
+    assert weighing.credence("own.1") == pytest.approx(prior, abs=0.005)
+
+
+def test_what_was_seen_rules_explanations_out() -> None:
+    held = weigh(load(), [Clue("loss_nonfinite", "seen", reads=("loss curve",))], Subject(setting="routine"))
+    assert [held.credence(name) for name in ("none.healthy", "none.overfitting", "none.slow")] == [0.0, 0.0, 0.0]
+    assert math.fsum([held.unknown, *(share.credence for share in held.shares)]) == pytest.approx(1.0)

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -114,7 +115,13 @@ def test_textbook_overfitting_is_called_that(log: Clew) -> None:
     text = "".join(f"epoch {e} train_loss {own:.4f} val_loss {held:.4f}\n" for e, (own, held) in enumerate(rows, 1))
     Path("a.log").write_text(text)
     said = log("a.log")
-    assert "(none.overfitting)." in " ".join(said.out.split("Seen")[0].split())
+    verdict = " ".join(said.out.split("Seen")[0].split())
+    assert re.search(
+        r"SUSPECT Overfitting, most likely: the training loss falls to 0\.03.* from 1\.\d+ at epoch \d+ to", verdict
+    )
+    assert "(none.overfitting)." in verdict
+    assert "no fault" not in said.out
+    assert "alike" not in verdict, "a log cannot know how validation was measured"
     assert "(none.overfitting)" in said.out.split("Possible causes")[1].splitlines()[2]
 
 
@@ -132,6 +139,36 @@ def test_a_nan_after_rising_losses_ranks_the_rate_and_explosion_first(log: Clew)
     causes = table["causes"]
     assert isinstance(causes, list)
     assert causes[0]["id"] == "data.nonfinite", "no climb: a value broke it"
+
+
+def test_a_training_loss_that_ends_as_nan_leaves_no_share_for_health(log: Clew) -> None:
+    losses = [2.3, 1.9, 1.6, 1.5, 1.45, 1.5, 1.9, 3.0, 8.1, 20.0, 55.0, 910.0]
+    Path("a.log").write_text("".join(f"epoch {e} loss {v}\n" for e, v in enumerate([*losses, "nan", "nan", "nan"], 1)))
+    _, table, _ = outcomes(log, "a.log")
+    causes = table["causes"]
+    assert isinstance(causes, list)
+    assert table["verdict"] == "suspect"
+    assert [row["credence"] for row in causes if row["id"].startswith("none.")] == [0, 0, 0]
+    assert "none.healthy" not in log("a.log").out
+
+
+def test_a_fitted_training_set_beside_chance_leaves_the_validation_path(log: Clew) -> None:
+    rows = [(2.32 * math.exp(-e / 7), 0.1 + 0.003 * (e % 3)) for e in range(30)]
+    text = "".join(f"epoch {e} train_loss {own:.4f} val_acc {held:.3f}\n" for e, (own, held) in enumerate(rows, 1))
+    Path("a.log").write_text(text)
+    for words in ([], ["--classes", "10"]):
+        seen, table, _ = outcomes(log, "a.log", *words)
+        assert seen["training_fit"] == "near_zero"
+        causes, following = table["causes"], table["next"]
+        assert isinstance(causes, list)
+        assert isinstance(following, list)
+        assert causes[0]["id"] == "data.train_val_mismatch"
+        share = {row["id"]: row["credence"] for row in causes}
+        assert max(share["data.labels_misaligned"], share["loss.broadcast"]) < 0.01
+        assert not words or share["none.healthy"] == 0.0
+        path = {row["test"]: row["predictions"] for row in following[:2]}
+        assert path.keys() == {"train_eval_same_batch", "train_batch_in_validation"}
+        assert path["train_batch_in_validation"]["data.train_val_mismatch"] == "worse"
 
 
 def test_json_follows_the_contract(log: Clew) -> None:

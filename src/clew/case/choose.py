@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clew.case.weigh import UNKNOWN, Likelihoods, Subject, Weighing, applies, crowds, priors, sides
+from clew.case.weigh import UNKNOWN, Likelihoods, Subject, Weighing, applies, crowds, priors, ruled, sides
 from clew.knowledge.model import Knowledge, Test
 from clew.records.clue import UNCLEAR, Clue
 
@@ -60,7 +60,9 @@ def choose(
 ) -> tuple[Choice, ...]:
     """The tests most worth making, best first. Tests whose answer is known, or follows from one, are left out."""
     given = tuple(clues)
-    known = settled(knowledge, weighing)
+    follows = knowledge.priors.follows
+    too_early = {test for _, tests in follows for test in tests} - ruled(follows, weighing.clues)
+    known = settled(knowledge, weighing) | too_early
     counts = crowds(
         knowledge, ((clue, held.kind) for clue, held in zip(given, weighing.clues, strict=True) if held.weight > 0.0)
     )
@@ -82,8 +84,10 @@ def choose(
         choices.append(Choice(test.id, found, cost(knowledge, test, by_hand, at_hand)))
     choices = [choice for choice in choices if choice.gain > 1e-9]
     choices.sort(key=lambda choice: (-choice.worth, choice.test))
-    of_the_field = [choice for choice in choices if choice.test in leading(knowledge, subject.domain)]
+    best = ruled(knowledge.priors.leads, weighing.clues)
+    of_the_field = [choice for choice in choices if choice.test in leading(knowledge, subject.domain) - best]
     first = [choice for choice in of_the_field if choice.gain > LEAST_LEADING][:MOST_LEADING]
+    first = sorted((choice for choice in choices if choice.test in best), key=lambda choice: -choice.gain) + first
     choices = first + [choice for choice in choices if choice not in first]
     # One look through the source answers all questions to it: the best of them stands for the rest.
     reading = [choice for choice in choices if knowledge.tests[choice.test].by == "lint"]
@@ -93,9 +97,8 @@ def choose(
 
 def settled(knowledge: Knowledge, weighing: Weighing) -> set[str]:
     """The tests that were made, and those whose answer follows from what they showed."""
-    seen = {f"{held.test}={held.outcome}" for held in weighing.clues if held.kind != UNCLEAR}
-    follows = {test for given, tests in knowledge.priors.settles if seen.issuperset(given) for test in tests}
-    return follows | {held.test for held in weighing.clues if held.kind != UNCLEAR}
+    answered = ruled(knowledge.priors.settles, weighing.clues)
+    return answered | {held.test for held in weighing.clues if held.kind != UNCLEAR}
 
 
 def cost(knowledge: Knowledge, test: Test, by_hand: bool, at_hand: AtHand | None) -> float:

@@ -1,10 +1,12 @@
 """The verdict in one word, as CONTRACT defines it."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from clew.case.conduct import LOCALISED, is_null
 from clew.case.weigh import Weighed, Weighing
 from clew.knowledge.model import Knowledge
+from clew.records.clue import Clue
 
 ENOUGH = 3
 """Fewer checks than this that all passed show too little to call anything healthy."""
@@ -39,7 +41,7 @@ def shown(word: str) -> str:
     return SHOWN.get(word, word.upper())
 
 
-def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
+def judge(knowledge: Knowledge, weighing: Weighing, clues: Sequence[Clue] = ()) -> Verdict:
     seen = [held for held in weighing.clues if held.kind == "seen" and held.weight > 0.0]
     passed = [held for held in weighing.clues if held.kind == "absent" and held.weight > 0.0]
     if weighing.findings:
@@ -57,6 +59,8 @@ def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
         if stands_out:
             return Verdict("suspect", "Your own explanation leads by its prior; no observation supports it yet.")
         if is_null(knowledge, lead.cause) and lead.cause != "none.healthy":
+            if lead.cause == "none.overfitting" and (figures := _overfitting(weighing, clues)):
+                return Verdict("suspect", f"Overfitting, most likely: {figures} ({lead.cause}).")
             return Verdict("suspect", f"Most likely {knowledge.causes[lead.cause].gloss} ({lead.cause}).")
         if lead.credence > LOCALISED:
             return Verdict("suspect", "The symptoms may well be harmless.")
@@ -75,6 +79,21 @@ def judge(knowledge: Knowledge, weighing: Weighing) -> Verdict:
         # Of fifty checks on a sound run one or two come out odd: the weighing says whether that means anything.
         return Verdict("healthy", f"{len(passed)} checks passed; the other observations are usual in sound runs.")
     return Verdict("healthy", f"All {len(passed)} checks that ran passed.")
+
+
+def _overfitting(weighing: Weighing, clues: Sequence[Clue]) -> str:
+    """What the curves show of it, with its figures; "" where no clue speaks for it."""
+    shown = [clues[pull.clue] for pull in weighing.pulls("none.overfitting") if pull.bits > SUPPORT] if clues else []
+    for clue in shown:
+        if clue.test == "val_turns_up" and "val_end" in (held := dict(clue.measured)):
+            return (
+                f"the training loss falls to {held['train_end']:.3g} while the validation loss rises from "
+                f"{held['val_lowest']:.3g} at {held['unit']} {held['lowest_at']} to {held['val_end']:.3g}"
+            )
+    for clue in shown[:1]:
+        figures = [f"{name.replace('_', ' ')} {value:.3g}" for name, value in clue.measured if isinstance(value, float)]
+        return ", ".join([clue.says.rstrip(".") or clue.test, *figures])
+    return ""
 
 
 def of_source(knowledge: Knowledge, held: Weighed) -> bool:

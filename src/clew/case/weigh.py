@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from clew.knowledge.model import Knowledge, Scale, Test
+from clew.knowledge.model import Knowledge, Rules, Scale, Test
 from clew.records.case import Own
 from clew.records.clue import UNCLEAR, Clue
 from clew.records.place import Place
@@ -175,9 +175,11 @@ def weigh(knowledge: Knowledge, clues: Iterable[Clue], subject: Subject = ORDINA
             logs[name] += weight * math.log(chance)
 
     out = {finding.cause for finding in findings}
+    refuted = ruled(knowledge.priors.refutes, weighed)
     posterior = _normalise({name: value for name, value in logs.items() if name not in out})
+    posterior = {name: 0.0 if name in refuted else share for name, share in posterior.items()}
     sound = math.fsum(share for name, share in posterior.items() if held.of[name] == NONE)
-    posterior = _normalise({name: knowledge.priors.temper * logs[name] for name in posterior})
+    posterior = _tempered(posterior, knowledge.priors.temper, {own.id for own in subject.own})
     posterior = _keep_floor(posterior, knowledge.priors.unknown_floor)
     shares = [Share(name, credence, prior[name]) for name, credence in posterior.items() if name != UNKNOWN]
     shares.sort(key=lambda share: (-share.credence, share.cause))
@@ -339,6 +341,23 @@ def _normalise(logs: dict[str, float]) -> dict[str, float]:
     parts = {name: math.exp(value - highest) for name, value in logs.items()}
     whole = math.fsum(parts.values())
     return {name: part / whole for name, part in parts.items()}
+
+
+def _tempered(posterior: dict[str, float], power: float, own: set[str]) -> dict[str, float]:
+    """Raise shares to a power. A person's own hypothesis keeps its share: the power was measured on the others."""
+    raised = {name: share if name in own else share**power for name, share in posterior.items()}
+    kept = math.fsum(share for name, share in posterior.items() if name in own)
+    rest = math.fsum(share for name, share in raised.items() if name not in own)
+    whole = math.fsum(posterior.values())
+    return {
+        name: share / whole if name in own else share / rest * (1.0 - kept / whole) for name, share in raised.items()
+    }
+
+
+def ruled(rules: Rules, weighed: Iterable[Weighed]) -> set[str]:
+    """What the outcomes that were seen entail by a table of rules."""
+    seen = {f"{held.test}={held.outcome}" for held in weighed if held.kind != UNCLEAR}
+    return {name for given, then in rules if seen.issuperset(given) for name in then}
 
 
 def _keep_floor(posterior: dict[str, float], floor: float) -> dict[str, float]:

@@ -213,10 +213,14 @@ class Domain(NamedTuple):
     why: str
 
 
+Rules = tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]
+
+
 class Priors(NamedTuple):
     """Shares that are not families of faults. `none` is by setting: a complaint, or a routine run. `by_hand` is what
-    an observation costs a person, in seconds, by who usually makes it. `settles`: outcomes ("test=outcome") that
-    together answer other tests. Credences are raised to the power `temper`."""
+    an observation costs a person, in seconds, by who usually makes it. By outcomes ("test=outcome") seen together:
+    `settles` the tests they answer, `leads` those to ask first, `follows` those asked only then, `refutes` the causes
+    they rule out. Credences are raised to the power `temper`."""
 
     unknown: float
     unknown_floor: float
@@ -224,7 +228,10 @@ class Priors(NamedTuple):
     none: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     by_hand: tuple[tuple[str, float], ...]
     why: str
-    settles: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = ()
+    settles: Rules = ()
+    leads: Rules = ()
+    follows: Rules = ()
+    refutes: Rules = ()
     temper: float = 1.0
 
 

@@ -42,6 +42,7 @@ ROLES = ("symptom", "check", "mechanism")
 PEDIGREES = ("guessed", "measured", "published")
 CHANNELS = (
     "loss curve",
+    "loss level",
     "metric curve",
     "validation curve",
     "data sample",
@@ -81,6 +82,7 @@ TABLES = (
     "sweep",
 )
 LEAST, MOST = 0.005, 0.995
+RULES = ("settles", "leads", "follows", "refutes")
 
 
 class Faults:
@@ -502,7 +504,13 @@ def _priors(faults: Faults, folder: str) -> Priors:
     name = "priors.toml"
     entry = Entry(faults, name, "priors", read_toml(os.path.join(folder, name), name))
     none = entry.take("none", dict, {})
-    settles = [Entry(faults, name, "settles", row) for row in entry.take("settles", list, [], needed=False)]
+    settles, leads, follows, refutes = (
+        tuple(
+            (item.words("given", least=1), item.words("then", least=1))
+            for item in (Entry(faults, name, table, row) for row in entry.take(table, list, [], needed=False))
+        )
+        for table in RULES
+    )
     hand = Entry(faults, name, "by_hand", entry.take("by_hand", dict, {}))
     priors = Priors(
         entry.number("unknown", 0.05, 0.01, 0.5),
@@ -511,7 +519,10 @@ def _priors(faults: Faults, folder: str) -> Priors:
         tuple((setting, tuple(shares.items())) for setting, shares in none.items()),
         tuple((by, hand.number(by, 60.0, 0.0, 1e6)) for by in BY),
         entry.text("why"),
-        tuple((item.words("given", least=1), item.words("tests", least=1)) for item in settles),
+        settles,
+        leads,
+        follows,
+        refutes,
     )
     entry.done()
     hand.done()
@@ -656,12 +667,14 @@ def _check_references(faults: Faults, knowledge: Knowledge) -> None:
             check(file, entry.id, "domains", getattr(entry, "domains", ()), domains, "domain")
             for field in ("tests", "look"):
                 check(file, entry.id, field, getattr(entry, field, ()), tests, "test")
-    for given, settled in knowledge.priors.settles:
-        check("priors.toml", "priors", "settles", settled, tests, "test")
-        for text in given:
-            test_id, _, showed = text.partition("=")
-            if test_id not in tests or tests[test_id].outcome(showed) is None:
-                faults.add("priors.toml", "priors", "settles", f"{test_id} has no outcome {showed!r}")
+    for table in RULES:
+        for given, then in getattr(knowledge.priors, table):
+            known, kind = (causes, "cause") if table == "refutes" else (tests, "test")
+            check("priors.toml", "priors", table, then, known, kind)
+            for text in given:
+                test_id, _, showed = text.partition("=")
+                if test_id not in tests or tests[test_id].outcome(showed) is None:
+                    faults.add("priors.toml", "priors", table, f"{test_id} has no outcome {showed!r}")
     for setting, shares in knowledge.priors.none:
         check("priors.toml", "priors", f"none.{setting}", tuple(key for key, _ in shares), causes, "cause")
     for domain in domains.values():

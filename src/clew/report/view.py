@@ -79,7 +79,7 @@ def view(
         tuple(clue for clue in case.clues if clue.retracted),
         tuple(other),
         weighing,
-        judge(knowledge, weighing),
+        judge(knowledge, weighing, clues),
         explanations(knowledge, weighing),
         choices,
         advice,
@@ -141,7 +141,7 @@ def _foreseen(case: Case, weighing: Weighing) -> tuple[str, ...]:
 
 
 def causes_json(seen: CaseView) -> list[dict[str, Any]]:
-    """Findings first, then hypotheses, each list by credence."""
+    """Findings first, then hypotheses, each list by credence; beside a fault, that nothing is wrong comes last."""
     rows: list[dict[str, Any]] = []
     for finding in seen.weighing.findings:
         cause = seen.cause(finding)
@@ -157,7 +157,8 @@ def causes_json(seen: CaseView) -> list[dict[str, Any]]:
             }
         )
     own = {item.id: item for item in seen.case.own}
-    for share in seen.weighing.shares:
+    last = "none.healthy" if seen.verdict.word in ("fault", "suspect") else ""
+    for share in sorted(seen.weighing.shares, key=lambda share: share.cause == last):
         held = seen.knowledge.causes.get(share.cause)
         support = [pull.clue for pull in seen.weighing.pulls(share.cause) if pull.bits > LEAST_PULL]
         clues = (place for index in support for place in seen.counted[index].clue.where)  # the strongest clue first

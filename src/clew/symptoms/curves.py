@@ -136,6 +136,12 @@ def loss_diverges(loss: Shape) -> Answer:
     return _too_short(loss, points=20) or Seen("stable", **figures)
 
 
+def training_fit(loss: Shape) -> Answer:
+    if loss.signed or loss.ends_bad or len(loss.values) < 6:
+        return Unclear("the end of the loss over its start says nothing here")
+    return Reading(end_over_start=smooth.median(loss.late()) / loss.start)
+
+
 def loss_oscillates(loss: Shape) -> Answer:
     if loss.per_epoch:
         return Unclear("each point is the mean of an epoch, which hides step-to-step swings")
@@ -264,6 +270,7 @@ def _beside_constant(answer: Answer, loss: Shape, constant_loss: float | None) -
 READERS = {
     "loss_stuck_from_start": loss_stuck_from_start,
     "loss_diverges": loss_diverges,
+    "training_fit": training_fit,
     "loss_oscillates": loss_oscillates,
     "loss_rises": loss_rises,
     "nonfinite_onset": nonfinite_onset,

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from clew.records.clue import Reading, Unclear
+from clew.records.clue import Reading, Unclear, Value
 from clew.symptoms import smooth
 from clew.symptoms.model import Answer, Seen
 from clew.symptoms.names import ACCURACY, CONSTANT, kind, main_loss
@@ -119,7 +119,12 @@ def val_turns_up(loss: Shape | None, held_out: Shape) -> Answer:
         and rise > max(0.1 * loss.start, 3 * smooth.noise(values) / last**0.5)
         and trained > max(0.02 * loss.start, 2 * _error(loss))
     )
-    return Seen("turns" if turns else "no", lowest_at=held_out.steps[low], rise_over_start=rise / loss.start)
+    figures: dict[str, Value] = {"lowest_at": held_out.steps[low], "rise_over_start": rise / loss.start}
+    if not turns:
+        return Seen("no", **figures)
+    unit = "epoch" if held_out.steps[-1] - held_out.steps[0] == len(values) - 1 else "step"
+    ends = {"train_end": _around(loss, held_out.steps[-1]), "val_lowest": values[low], "val_end": values[-1]}
+    return Seen("turns", unit=unit, **ends, **figures)
 
 
 def val_erratic(loss: Shape | None, held_out: Shape) -> Answer:
