@@ -1,6 +1,7 @@
 """The plan of exams: its order and cost, when it stops, and what an interrupt leaves."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from network_subjects import classes, perceptron
 from torch import nn
 
 from clew.case.choose import choose
+from clew.case.verdict import Verdict, without
 from clew.case.weigh import Subject as Weighed
 from clew.case.weigh import weigh
 from clew.exams import plan as planning
-from clew.exams.exam import Exam, all_exams
+from clew.exams.exam import DECIDING, Exam, all_exams
 from clew.exams.lab import Lab
 from clew.exams.plan import Options, Progress, estimate, examine, make_plan, step_seconds
 from clew.exams.subject import Subject
@@ -91,14 +93,47 @@ def test_the_order_is_that_of_the_triage(monkeypatch: pytest.MonkeyPatch) -> Non
     base = load()
     plan = make_plan(subject(), base, budget=1e4)
     order = {test: step.order for step in sorted(base.triage.values(), key=lambda s: -s.order) for test in step.tests}
-    questions = [order[item.exam.test] for item in plan.first]
+    first = plan.first[2:]
+    assert names(plan.first[:2]) == ["batch_independence", "leak_tracer"]
+    questions = [order[item.exam.test] for item in first]
     assert questions == sorted(questions)
-    assert names(plan.first)[0] == "first_nonfinite"
+    assert names(first)[0] == "first_nonfinite"
     assert names(plan.first).index("init_loss") < names(plan.first).index("overfit_one_batch")
     assert not any(item.exam.test in order for item in plan.then)
-    for one, two in zip(plan.first, plan.first[1:], strict=False):
+    for one, two in pairwise(first):
         if order[one.exam.test] == order[two.exam.test]:
             assert one.seconds <= two.seconds
+
+
+def next_token() -> Subject:
+    tokens = torch.randint(0, 11, (4, 9))
+    model = nn.Sequential(nn.Embedding(11, 8), nn.Linear(8, 11))
+    return Subject(
+        model,
+        lambda out, y: nn.functional.cross_entropy(out.flatten(0, 1), y.flatten()),
+        [(tokens[:, :-1], tokens[:, 1:])],
+    )
+
+
+@pytest.mark.parametrize("step", [1e-4, 0.5])
+def test_what_decides_comes_first_whatever_it_costs(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
+    monkeypatch.setattr(planning, "step_seconds", lambda _: step)
+    assert tuple(names(make_plan(next_token(), load()).first)[:3]) == DECIDING
+    plan = make_plan(subject(), load())
+    assert tuple(names(plan.first)[:2]) == DECIDING[1:]
+
+
+def test_what_decides_and_had_no_time_forbids_health() -> None:
+    for make, missing in ((next_token, DECIDING), (subject, DECIDING[1:])):
+        held = make()
+        done = examine(held, load(), budget=0.01)
+        assert done.left_out(held) == missing
+        sound = Verdict("healthy", "All 9 checks that ran passed.")
+        said = without(sound, done.left_out(held), "RUN")
+        assert said.shown == "NOTHING FOUND"
+        assert said.says.endswith(f"clew exam RUN --only {' '.join(missing)}")
+        whole = examine(held, load(), budget=60.0, options=Options(only=DECIDING))
+        assert without(sound, whole.left_out(held), "RUN") == sound
 
 
 def test_dear_exams_wait_for_all_the_cheap_ones(monkeypatch: pytest.MonkeyPatch) -> None:

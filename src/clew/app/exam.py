@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.app.known import known_domain
 from clew.app.times import seconds_of
+from clew.case.verdict import without
 from clew.errors import ClewError, did_you_mean
 from clew.knowledge.base import load
 from clew.records.case import Case, HeldClue
@@ -286,7 +287,8 @@ def _weigh(opened: Opened, request: Request, examined: "Examined") -> CaseView:
     # What an exam could not tell it will not tell when asked again.
     made = {clue.test for clue in examined.clues}
     further = [choice for choice in seen.choices if choice.test not in made]
-    return seen._replace(choices=tuple(further[:MOST_NEXT]))
+    verdict = without(seen.verdict, examined.left_out(opened.subject), opened.name)
+    return seen._replace(choices=tuple(further[:MOST_NEXT]), verdict=verdict)
 
 
 def _left_out(examined: "Examined") -> list[str]:

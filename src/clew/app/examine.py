@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from clew.archive.model import OBSERVED, Run
 from clew.evidence.words import ERASE
+from clew.exams.exam import DECIDING
 from clew.home import private
 from clew.observe.launch import Told
 from clew.records import exact
@@ -20,7 +21,8 @@ from clew.records.clue import Clue
 
 
 class Exams(NamedTuple):
-    """What the exams of a run showed. `ended` says why no more were made, `notes` what could not be replayed."""
+    """What the exams of a run showed. `ended` says why no more were made, `notes` what could not be replayed,
+    `left_out` the deciding exams without an answer for want of time."""
 
     clues: tuple[Clue, ...] = ()
     ended: str = ""
@@ -28,6 +30,7 @@ class Exams(NamedTuple):
     made: int = 0
     notes: tuple[str, ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 NONE = Exams()
@@ -79,7 +82,9 @@ def examine(
         signal.signal(signal.SIGINT, before)
     os.remove(run.path(OBSERVED))
     if status and time.monotonic() > until:
-        return found._replace(ended=f"the budget of {budget:.0f} s was spent", seconds=budget)
+        made = {clue.test for clue in found.clues}
+        left_out = tuple(name for name in DECIDING if name not in made)
+        return found._replace(ended=f"the budget of {budget:.0f} s was spent", seconds=budget, left_out=left_out)
     if status:
         with open(errors, encoding="utf-8", errors="replace") as file:
             last = ([line.strip() for line in file if line.strip()] or [f"status {status}"])[-1]
@@ -110,6 +115,7 @@ def _listen(lines: Iterable[str], say: Callable[[str], None] | None, live: bool,
             found = found._replace(notes=(*found.notes, *table["notes"]))
         elif "skipped" in table:
             found = found._replace(skipped=tuple((name, why) for name, why in table["skipped"]))
+            found = found._replace(left_out=tuple(table["left_out"]))
         elif "notes" in table:
             found = found._replace(notes=(*found.notes, *table["notes"]))
         if live and "at" in table:

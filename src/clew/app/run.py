@@ -27,7 +27,7 @@ from clew.archive.files import write_whole
 from clew.archive.model import PAGE, REPORT, RUN, Run, SourceFile
 from clew.archive.runs import signal_name
 from clew.case.clues import join
-from clew.case.verdict import Verdict
+from clew.case.verdict import Verdict, without
 from clew.errors import ClewError
 from clew.home import private
 from clew.knowledge.base import load
@@ -175,8 +175,10 @@ def judge(held: Run, watched: Watched, told: Told) -> Done:
             found = examine(held, clues, budget, domain, options.say, options.progress, told)
             more = join(load(), [[*more], [*found.clues]])
             done = done._replace(exams=found, seen=seen_in(parts, held, script, domain, more))
-    if not options.keep_capture:
+    judged = without(done.seen.verdict, done.exams.left_out, held.id)
+    if not options.keep_capture and judged == done.seen.verdict:
         forget(held)
+    done = done._replace(seen=done.seen._replace(verdict=judged))
     done = done._replace(seen=_sobered(done, options.instruments))
     with spared(said):
         keep(done)

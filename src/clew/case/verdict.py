@@ -96,6 +96,14 @@ def _overfitting(weighing: Weighing, clues: Sequence[Clue]) -> str:
     return ""
 
 
+def without(verdict: Verdict, exams: Sequence[str], name: str) -> Verdict:
+    """The verdict where exams that decide were left out for want of time; `name` is what clew exam is given."""
+    if verdict.word != "healthy" or not exams:
+        return verdict
+    says = f"The run cannot be called healthy: there was no time for {' and '.join(exams)}. Run:"
+    return Verdict("undecided", f"{says} clew exam {name} --only {' '.join(exams)}")
+
+
 def of_source(knowledge: Knowledge, held: Weighed) -> bool:
     return knowledge.tests[held.test].by == "lint"
 

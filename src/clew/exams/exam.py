@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from clew.exams.lab import Lab
 
 NEEDS = ("loss", "target", "validation", "optimizer", "predict", "several batches")
+DECIDING = ("causal_independence", "batch_independence", "leak_tracer")
+"""Exams that come before all others, and without which nothing is called healthy: what they find makes a loss fall that
+means nothing, so no curve tells of it. The first decides only where the next position is predicted."""
 
 
 class Exam(NamedTuple):

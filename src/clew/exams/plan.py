@@ -1,10 +1,10 @@
 """Which exams to make, in which order, and when to stop.
 
-First the triage order of the knowledge base, within one of its questions the cheap exams before the dear ones. An exam
-that would take a good part of the budget waits until all cheap ones are made, those too that no question names: a
-mechanism that is seen in half a second spares the rest. Then whatever the engine finds most worth its time among the
-exams that are left, until one cause stands out, the budget is spent, or nothing tells the explanations apart any more.
-What was seen before by watching is not asked again.
+First what decides whether a good loss means anything. Then the triage order of the knowledge base, within one of its
+questions the cheap exams before the dear ones. An exam that would take a good part of the budget waits until all cheap
+ones are made, those too that no question names: a mechanism that is seen in half a second spares the rest. Then
+whatever the engine finds most worth its time among the exams that are left, until one cause stands out, the budget is
+spent, or nothing tells the explanations apart any more. What was seen before by watching is not asked again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from clew.case import weigh as weighing
 from clew.case.choose import choose
 from clew.case.clues import join
 from clew.case.conduct import is_null
-from clew.exams.exam import Exam, all_exams, find_exam
+from clew.exams.checks.causal_independence import may_predict_next
+from clew.exams.exam import DECIDING, Exam, all_exams, find_exam
 from clew.exams.lab import Lab, apart, seed_all
-from clew.exams.sit import Sat, clue_of, missing, sit
+from clew.exams.sit import OVER, Sat, clue_of, missing, sit
 from clew.exams.subject import Subject
 from clew.knowledge.model import Knowledge
 from clew.records.clue import UNCLEAR, Clue, Unclear
@@ -61,6 +62,7 @@ class Planned(NamedTuple):
 class Skipped(NamedTuple):
     exam: Exam
     why: str
+    for_time: bool = False
 
 
 class Plan(NamedTuple):
@@ -112,6 +114,13 @@ class Examined(NamedTuple):
     interrupted: bool
     ended: str
     seconds: float
+
+    def left_out(self, subject: Subject) -> tuple[str, ...]:
+        """The deciding exams that have no answer for want of time."""
+        late = [sat.exam for sat in self.sats if isinstance(sat.answer, Unclear) and sat.answer.why.endswith(OVER)]
+        short = [*(item.exam for item in self.skipped if item.for_time), *late]
+        names = {exam.name for exam in short if _decides(exam, subject)}
+        return tuple(name for name in DECIDING if name in names)
 
 
 Tell = Callable[[Progress], None]
@@ -167,13 +176,13 @@ def make_plan(
         if not why and cost > budget:
             why = f"would take about {cost:.0f} s, more than the budget of {budget:.0f} s"
         if why:
-            skipped.append(Skipped(exam, why))
+            skipped.append(Skipped(exam, why, cost > budget))
         else:
             able.append(exam)
     if options.only:
         asked, over = _within([Planned(exam, estimate(exam, step), "asked for") for exam in able], budget)
         why = f"what comes before it takes the budget of {budget:.0f} s"
-        return Plan(tuple(asked), (), (*skipped, *(Skipped(item.exam, why) for item in over)), step, why_untrue)
+        return Plan(tuple(asked), (), (*skipped, *(Skipped(item.exam, why, True) for item in over)), step, why_untrue)
     first = _triage(knowledge, able, step)
     chosen = {planned.exam.name for planned in first}
     rest = [Planned(exam, estimate(exam, step), "") for exam in able if exam.name not in chosen]
@@ -184,8 +193,17 @@ def make_plan(
         first = [planned for planned in first if planned not in dear]
         first += [*(planned._replace(why="cheap") for planned in cheap), *dear]
         rest = rest[len(cheap) :]
+    deciding = [Planned(exam, estimate(exam, step), "decides") for exam in able if _decides(exam, subject)]
+    deciding.sort(key=lambda planned: DECIDING.index(planned.exam.name))
+    names = {planned.exam.name for planned in deciding}
+    first = [*deciding, *(planned for planned in first if planned.exam.name not in names)]
+    rest = [planned for planned in rest if planned.exam.name not in names]
     first, over = _within(first, budget)
     return Plan(tuple(first), (*over, *rest), tuple(skipped), step, why_untrue)
+
+
+def _decides(exam: Exam, subject: Subject) -> bool:
+    return exam.name in DECIDING and (exam.name != DECIDING[0] or may_predict_next(subject.batches[0]))
 
 
 def _within(planned: list[Planned], budget: float) -> tuple[list[Planned], list[Planned]]:
@@ -324,20 +342,20 @@ class _Sitting:
         gone = {sat.exam.name for sat in self.sats} | {item.exam.name for item in self.skipped}
         return [planned for planned in (*self.plan.first, *self.plan.then) if planned.exam.name not in gone]
 
-    def skip_rest(self, why: str) -> None:
-        self.skipped += [Skipped(planned.exam, why) for planned in self.open()]
+    def skip_rest(self, why: str, for_time: bool = False) -> None:
+        self.skipped += [Skipped(planned.exam, why, for_time) for planned in self.open()]
 
     def work(self) -> None:
         for planned in self.queue():
             left = self.left()
             if left <= 0:
                 self.ended = f"the budget of {self.budget:.0f} s was spent"
-                self.skip_rest("the budget was used up")
+                self.skip_rest("the budget was used up", True)
                 return
             if planned.seconds > left:
                 self.ended = "the remaining exams did not fit into the budget"
                 why = f"would take about {planned.seconds:.0f} s, and {left:.0f} s of the budget were left"
-                self.skipped.append(Skipped(planned.exam, why))
+                self.skipped.append(Skipped(planned.exam, why, True))
             else:
                 self.make(planned)
 

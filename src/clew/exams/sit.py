@@ -15,6 +15,8 @@ from clew.exams.subject import Subject
 from clew.knowledge.model import Knowledge
 from clew.records.clue import Answer, Clue, Reading, Unclear
 
+OVER = "s were over before it had an answer"
+
 
 class Sat(NamedTuple):
     """An exam that was made."""
@@ -76,7 +78,7 @@ def sit(
             seed_all(seed)
             answer = exam.function(Lab(subject, limit, seed, tell, keep, untrue))
     except OutOfTime:
-        answer = Unclear(f"its {limit:.0f} s were over before it had an answer")
+        answer = Unclear(f"its {limit:.0f} {OVER}")
     except ClewError as error:
         answer = Unclear(str(error))
     except Exception as error:  # noqa: BLE001  # an experiment that the subject cannot bear has no answer

@@ -35,7 +35,7 @@ def main(folder: str, until: float, domain: str) -> int:
     say({"plan": [[item.exam.name, item.seconds] for item in plan.first], "seconds": plan.seconds})
     done = examine(subject, knowledge, clues, budget, tell, options, plan)
     say({"ended": done.ended, "seconds": done.seconds, "made": len(done.sats), "notes": notes(plan, subject.parts())})
-    say({"skipped": skipped(done)})
+    say({"skipped": skipped(done), "left_out": done.left_out(subject)})
     return 0
 
 

@@ -75,19 +75,28 @@ def _sees(lab: Lab, cut: int, gap: float, before: torch.Tensor, after: torch.Ten
 
 
 def find_stream(lab: Lab, model: torch.nn.Module) -> Stream | None:
-    inputs = list(tensors(lab.batch.inputs))
-    targets = list(tensors(lab.batch.target))
+    for stream, held, wanted in _pairs(lab.batch):
+        if is_next(held, wanted, stream.axis) or (
+            is_same(held, wanted) and stream.axis == 1 and loss_skips_last(lab, model, stream)
+        ):
+            return stream
+    return None
+
+
+def may_predict_next(batch: Batch) -> bool:
+    """Whether the data leave it possible; a loss that moves the target itself has to be asked."""
+    return any(is_next(held, wanted, stream.axis) or is_same(held, wanted) for stream, held, wanted in _pairs(batch))
+
+
+def _pairs(batch: Batch) -> Iterator[tuple[Stream, torch.Tensor, torch.Tensor]]:
+    inputs = list(tensors(batch.inputs))
+    targets = list(tensors(batch.target))
     for number, held in enumerate(inputs):
         for axis in (1, 0):
             if held.dim() <= max(axis, 1) or held.shape[axis] < SHORTEST:
                 continue
             for wanted in (*targets, *(other for other in inputs if other is not held)):
-                stream = Stream(number, axis, held.shape[axis], held.shape[1 - axis])
-                if is_next(held, wanted, axis) or (
-                    is_same(held, wanted) and axis == 1 and loss_skips_last(lab, model, stream)
-                ):
-                    return stream
-    return None
+                yield Stream(number, axis, held.shape[axis], held.shape[1 - axis]), held, wanted
 
 
 def is_next(held: torch.Tensor, wanted: torch.Tensor, axis: int) -> bool:
