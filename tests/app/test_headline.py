@@ -1,10 +1,11 @@
 """The place that a finding leads with is the line whose change removes the fault."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
-from launching import clew_run, script
+from launching import clew_run, ended, script, start
 
 from clew.app.cause_lines import Finder
 from clew.app.data_lines import Reader
@@ -14,7 +15,7 @@ from clew.case.clues import answered
 from clew.case.conduct import as_seen
 from clew.case.weigh import Subject, Weighing, weigh
 from clew.knowledge import load
-from clew.observe.watches._rl_lines import bounding
+from clew.observe.watches._rl_lines import bounding, computing
 from clew.records.clue import Clue
 from clew.records.place import COMPUTED, Place, told
 
@@ -43,6 +44,7 @@ FAULTS = {
     "loss.wrong_dim": ("dim=-1)\n        return", "dim=-2)\n        return", "F.softmax(att"),
     "arch.batch_mixing": (".transpose(1, 2).reshape(B", ".contiguous().view(B", "return self.proj"),
 }
+SAID = {"loss.wrong_dim": "Take the last axis", "arch.batch_mixing": "values of different positions are mixed"}
 
 
 def sees_future(line: int) -> Clue:
@@ -64,6 +66,10 @@ def test_where_lint_knows_the_line_and_the_run_shows_the_consequence(
     read, _ = source_clues(load(), ["attention.py"])
     (finding,) = weigh(load(), [*read, sees_future(9)]).findings
     assert (finding.cause, finding.where[0].line) == (cause, line)
+    weighing, clues = weigh(load(), [*read, sees_future(9)]), [*read, sees_future(9)]
+    held = as_seen(load(), weighing.findings[0], clues, weighing)
+    assert SAID[cause] in held.gloss + held.mend + held.refute
+    assert held.mend != load().causes[cause].mend
     Path("attention.py").write_text(ATTENTION)
     read, _ = source_clues(load(), ["attention.py"])
     (finding,) = weigh(load(), [*read, sees_future(9)]).findings
@@ -164,6 +170,80 @@ def test_a_double_shift_is_named_at_the_loss(tmp_path: Path) -> None:
     assert "targets[:, 1:]" in written[first["where"][0]["line"] - 1]
 
 
+BOUND = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+body, spread = nn.Linear(8, 4), nn.Linear(8, 4)
+back = nn.Linear(4, 8)
+optimizer = torch.optim.Adam([*body.parameters(), *spread.parameters(), *back.parameters()], 1e-3)
+
+def bound(x):
+    mu, lv = body(x), spread(x)
+    out = back(mu + torch.exp(0.5 * lv) * torch.randn_like(mu))
+    rec = nn.functional.mse_loss(out, x)
+    kl = KL * (1 + lv - mu**2 - lv.exp()).sum(1).mean()
+    return rec SIGN kl, rec, kl
+
+for step in range(40):
+    loss, rec, kl = bound(torch.randn(32, 8))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("factor", "sign", "line"), [("0.5", "+", "kl = "), ("-0.5", "-", "return rec")])
+def test_a_divergence_of_the_wrong_sign_is_named_where_its_sign_is_made(
+    factor: str, sign: str, line: str, tmp_path: Path
+) -> None:
+    script(tmp_path, BOUND.replace("KL", factor).replace("SIGN", sign))
+    said = clew_run(tmp_path, "--no-exams", "--json", "out.json", "train.py").out
+    first = json.loads((tmp_path / "out.json").read_text())["causes"][0]
+    written = (tmp_path / "train.py").read_text().splitlines()
+    assert first["id"] == "loss.wrong_sign"
+    assert line in written[first["where"][0]["line"] - 1]
+    assert "Change the sign of the divergence on this line" in said
+    assert said.count("enters the loss with a minus") == 1
+    assert "measured" not in said
+
+
+FORECAST = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(1, 8, batch_first=True, bidirectional=True)
+        self.out = nn.Linear(16, 1)
+
+    def forward(self, x):
+        return self.out(self.rnn(x)[0])
+
+net = Net()
+optimizer = torch.optim.Adam(net.parameters(), 1e-2)
+for step in range(30):
+    w = torch.sin(torch.rand(32, 1, 1) * 6 + torch.arange(21)[None, :, None] / 3)
+    loss = nn.functional.mse_loss(net(w[:, :-1]), w[:, 1:])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_layer_that_reads_both_ways_is_named_where_it_is_made(tmp_path: Path) -> None:
+    script(tmp_path, FORECAST)
+    command = (sys.executable, "-m", "clew", "run", "--budget", "60s", "--json", "out.json", "train.py")
+    said = ended(start(command, tmp_path)).out
+    first = json.loads((tmp_path / "out.json").read_text())["causes"][0]
+    assert first["id"] == "arch.causal_leak", said
+    assert "bidirectional=True" in (tmp_path / "train.py").read_text().splitlines()[first["where"][0]["line"] - 1]
+    assert "Set bidirectional=False on this line" in " ".join(said.split())
+    assert "measured" not in said
+
+
 ENCODED = """
 import torch
 from sklearn.preprocessing import LabelEncoder
@@ -181,13 +261,14 @@ def test_where_the_held_out_labels_are_encoded(tmp_path: Path, monkeypatch: pyte
     assert found[0].line == 8
 
 
-RL = ("entropy_pull", "discount_in_targets", "terminal_handling")
+RL = ("reward_shift", "entropy_pull", "discount_in_targets", "terminal_handling")
 VARIANTS = {
     "loss_input_kind=probabilities_into_logit_loss": ("sigmoid enters", "BCEWithLogitsLoss"),
     "tokens_as_targets=beyond_next": ("", "Shift once"),
     "evaluation_classes=renumbered": ("", "from class to number once"),
     "entropy_pull=punishes": ("", "sign of the entropy term"),
     "discount_in_targets=nothing_later": ("", "(1 - done)"),
+    "reward_shift=shifted": ("the targets omit the reward", "Add the reward to the target on this line"),
     "clip_position=misplaced": ("gradients that are still to be divided by 65536", "unscale_(optimizer)"),
 }
 
@@ -214,6 +295,12 @@ def test_without_the_case_the_cause_speaks_for_itself() -> None:
     assert as_seen(load(), finding, clues, weighing) == load().causes["loss.double_softmax"]
     weighing, clues = seen_of("terminal_handling=bootstraps_over_terminal", "targets at true terminals")
     assert not any("GAE" in as_seen(load(), found, clues, weighing).mend for found in weighing.findings)
+
+
+def test_the_line_that_makes_targets_without_a_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("d.py").write_text("\ntarget = a.gamma * tq(ns).max(1).values * (1 - d.float())\nloss = f(pred, target)\n")
+    assert computing("targets", Place("d.py", 3))[0].line == 2
 
 
 STEP = """

@@ -303,9 +303,9 @@ def seen_in(parts: list[Process], held: Run, script: str, domain: str, more: lis
     knowledge = load()
     observed = join(knowledge, [rank_clues(knowledge, parts), *(clues_of(knowledge, part) for part in parts)])
     curves = curve_clues(knowledge, parts[0], held) if parts and parts[0].steps else []
-    observed = with_lines(held, observed)
     named = {clue.test for clue in observed}
-    clues = join(knowledge, [[*observed, *(clue for clue in curves if clue.test not in named)], more])
+    joined = join(knowledge, [[*observed, *(clue for clue in curves if clue.test not in named)], more])
+    clues = with_lines(held, joined)
     case = Case(
         id=held.id,
         folder=held.folder,

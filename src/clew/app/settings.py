@@ -164,10 +164,10 @@ def with_lines(held: Run, clues: list[Clue]) -> list[Clue]:
         if place.file is not None or not name or name not in made:
             return place
         found = made[name]
-        return place._replace(file=found.file, line=found.line, symbol=found.symbol, role=found.role)
+        return place._replace(file=found.file, line=found.line, symbol=found.symbol, role=place.role or found.role)
 
-    ordered = [tuple(sorted(clue.where, key=lambda place: place.file is None)) for clue in clues]
-    return [clue._replace(where=tuple(map(placed, where))) for clue, where in zip(clues, ordered, strict=True)]
+    ordered = [tuple(sorted(map(placed, clue.where), key=lambda place: place.file is None)) for clue in clues]
+    return [clue._replace(where=where) for clue, where in zip(clues, ordered, strict=True)]
 
 
 def functions_run(held: Run) -> set[tuple[str, int]]:

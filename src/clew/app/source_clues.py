@@ -16,6 +16,7 @@ from clew.case.clues import answered
 from clew.knowledge.model import Knowledge
 from clew.lint.files import Settings, settings
 from clew.lint.model import CONFIDENCES, Finding
+from clew.lint.registry import load
 from clew.lint.run import run
 from clew.lint.source import Unreadable, decode, read_bytes
 from clew.records.clue import Clue
@@ -123,7 +124,7 @@ def clue(knowledge: Knowledge, cause: str, findings: list[Finding]) -> Clue | No
     places = [Place(file=one.path, line=one.line, end_line=one.end_line) for one in ranked]
     places[1:1] = [Place(file=near(one.path), line=one.line) for one in first.related]
     message = first.message.rstrip(".")
-    return answered(
+    held = answered(
         test,
         (),
         first.confidence,
@@ -132,6 +133,14 @@ def clue(knowledge: Knowledge, cause: str, findings: list[Finding]) -> Clue | No
         source="lint",
         reproduce=f"clew lint --select {first.rule} {first.path}",
     )
+    return held._replace(fix=_fix(first))
+
+
+def _fix(finding: Finding) -> str:
+    """What to change, as a sentence."""
+    text = (finding.fix.says if finding.fix else load()[finding.rule].section("Fix")).rstrip(".")
+    first = text.partition(" ")[0]
+    return f"{first.capitalize()}{text[len(first) :]}." if first.isalpha() else f"Write {text}."
 
 
 def loaded_files() -> list[str]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from clew.case.choose import Choice
 from clew.case.weigh import Finding, Weighing
-from clew.knowledge.model import Cause, Knowledge, Reference
+from clew.knowledge.model import Cause, Knowledge, Reference, Variant
 from clew.records.clue import Clue
 
 LOCALISED = 0.5
@@ -38,16 +38,25 @@ class Advice(NamedTuple):
 
 
 def as_seen(knowledge: Knowledge, finding: Finding, clues: Sequence[Clue], weighing: Weighing) -> Cause:
-    """The cause of a finding, with the fix and the refutation of the variant that its clues show."""
+    """The cause of a finding, with the name, fix and refutation of the variant that its clues show. Where a rule of
+    lint names the line, its fix is the one, unless a variant is about what that rule reads."""
     cause = knowledge.causes[finding.cause]
+    read = [clues[index] for index in finding.clues if clues[index].fix and clues[index].where[:1]]
+    lines = {(place.file, place.line): clue.fix for clue in read for place in clue.where[:1]}
+    fix = lines.get((finding.where[0].file, finding.where[0].line), "") if finding.where else ""
     held = {
         f"{weighing.clues[index].test}={weighing.clues[index].outcome}": clues[index].says for index in finding.clues
     }
     for one in cause.variants:
         says = " ".join(text for name, text in held.items() if name in one.seen).lower()
         if set(one.seen).intersection(held) and (not one.words or any(word in says for word in one.words)):
-            return cause._replace(gloss=one.gloss or cause.gloss, mend=one.mend, refute=one.refute)
-    return cause
+            return cause._replace(gloss=one.gloss or cause.gloss, mend=_mend(one, fix) or cause.mend, refute=one.refute)
+    return cause._replace(mend=fix or cause.mend)
+
+
+def _mend(one: Variant, fix: str) -> str:
+    reads = any(name.startswith("source_") for name in one.seen)
+    return (one.mend or fix) if reads else (fix or one.mend)
 
 
 def is_null(knowledge: Knowledge, cause: str) -> bool:

@@ -393,8 +393,21 @@ def _findings(
             surest = sorted(sightings, key=lambda held: -held[1])
             where = dict.fromkeys(place for index, _ in surest for place in clues[index].where)
             findings.append(Finding(cause, credence, numbers, tuple(where)))
+    findings = [_with_source(knowledge, finding, clues, weighed) for finding in findings]
     findings += _read_behind(knowledge, clues, weighed, findings, prior)
     return _without_consequences(knowledge, findings)
+
+
+def _with_source(
+    knowledge: Knowledge, finding: Finding, clues: tuple[Clue, ...], weighed: tuple[Weighed, ...]
+) -> Finding:
+    """With what lint read of the same cause, whose line is the one to change."""
+    for index, (clue, held) in enumerate(zip(clues, weighed, strict=True)):
+        sure = clue.source == "lint" and held.kind == "seen" and held.outcome != "look" and held.weight > 0.0
+        if sure and knowledge.tests[clue.test].decisive[0].cause == finding.cause:
+            where = dict.fromkeys((*clue.where[:1], *finding.where, *clue.where))
+            return finding._replace(clues=tuple(dict.fromkeys((*finding.clues, index))), where=tuple(where))
+    return finding
 
 
 def _read_behind(

@@ -281,7 +281,7 @@ def _variants(entry: Entry) -> Iterator[Variant]:
             seen=item.words("seen", least=1),
             words=item.words("words", needed=False),
             gloss=item.text("gloss", needed=False),
-            mend=item.text("mend"),
+            mend=item.text("mend", needed=False),
             refute=item.text("refute"),
         )
         item.done()

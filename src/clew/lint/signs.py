@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from clew.lint.flow import reaching
 from clew.lint.gradient import LOSSES
-from clew.lint.index import Scope, Where
+from clew.lint.index import Module, Scope, Where
 from clew.lint.script import Script
 from clew.lint.value import Context
 
@@ -30,11 +30,26 @@ GAUSSIAN = re.compile(r"^1(\.0)? \+ (\w+) - .*(\2\.exp\(\)|exp\(\2\))$")
 
 
 class Part(NamedTuple):
-    """One term of a loss: what it is, which way it should pull (-1: down to zero, +1: up), and its sign."""
+    """One term of a loss: what it is, which way it should pull (-1: down to zero, +1: up), its sign, and the nodes that
+    turned its sign, from the loss inwards, with the term itself at the end."""
 
     name: str
     wants: int
     sign: int
+    turns: tuple[tuple[Any, Module], ...]
+
+
+def apart(script: Script, node: Any, where: Where) -> tuple[Any, Module] | None:
+    """Where the sign of a divergence is turned that is taken away from a loss which falls: it would grow for ever."""
+    walker = _Walker(script)
+    walker.visit(node, where, None, 1, DEEP)
+    parts = walker.parts
+    away = [part for part in parts if part.name in ("a divergence", "kl_divergence") and part.sign == part.wants]
+    falls = [part for part in parts if part not in away]
+    if walker.open or len(away) != 1 or not falls or any(part.sign == part.wants for part in falls):
+        return None
+    shared = [turn for part in falls for turn in part.turns]
+    return next(turn for turn in away[0].turns if turn not in shared)
 
 
 def climbs(script: Script, node: Any, where: Where) -> str:
@@ -42,10 +57,8 @@ def climbs(script: Script, node: Any, where: Where) -> str:
     walker = _Walker(script)
     walker.visit(node, where, None, 1, DEEP)
     wrong = [part for part in walker.parts if part.sign == part.wants]
-    if walker.open or not wrong:
+    if walker.open or not wrong or len(wrong) != len(walker.parts):
         return ""
-    if len(wrong) != len(walker.parts):
-        return apart(walker.parts)
     alike = [part for part in wrong if part.name == "a similarity"]
     if alike and len(alike) != len(wrong):
         return ""  # beside other terms a similarity may well be there to fall
@@ -55,14 +68,6 @@ def climbs(script: Script, node: Any, where: Where) -> str:
     return "a bound" if len(wrong) > 1 else ""
 
 
-def apart(parts: list[Part]) -> str:
-    """A divergence that is taken away from a loss which falls: it would grow for ever."""
-    away = [part for part in parts if part.name in ("a divergence", "kl_divergence") and part.sign == part.wants]
-    falls = [part for part in parts if part not in away]
-    right = all(part.sign != part.wants for part in falls)
-    return "minus the divergence" if len(away) == 1 and falls and right else ""
-
-
 class _Walker:
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -70,17 +75,26 @@ class _Walker:
         self.open = False
         self.fuel = 80
         self.hint = ""
+        self.turns: list[tuple[Any, Module]] = []
+
+    def part(self, name: str, wants: int, sign: int, node: Any, where: Where) -> None:
+        self.parts.append(Part(name, wants, sign, (*self.turns, (node, where.block.scope.module))))
+
+    def turned(self, node: Any, where: Where, context: Context | None, sign: int, deep: int) -> None:
+        self.turns.append((node, where.block.scope.module))
+        self.visit(node, where, context, -sign, deep)
+        self.turns.pop()
 
     def visit(self, node: Any, where: Where, context: Context | None, sign: int, deep: int) -> None:
         self.fuel -= 1
         if deep == 0 or self.fuel < 0:
             self.open = True
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            self.visit(node.operand, where, context, -sign, deep - 1)
+            self.turned(node.operand, where, context, sign, deep - 1)
         elif isinstance(node, ast.BinOp) and GAUSSIAN.search(ast.unparse(node)):
-            self.parts.append(Part("a divergence", -1, -sign))
+            self.part("a divergence", -1, -sign, node, where)
         elif isinstance(node, ast.BinOp) and overlap(node, where):
-            self.parts.append(Part("an overlap", 1, sign))
+            self.part("an overlap", 1, sign, node, where)
         elif isinstance(node, ast.BinOp):
             self.arithmetic(node, where, context, sign, deep)
         elif isinstance(node, ast.Name):
@@ -93,15 +107,16 @@ class _Walker:
     def arithmetic(self, node: ast.BinOp, where: Where, context: Context | None, sign: int, deep: int) -> None:
         if isinstance(node.op, ast.Add | ast.Sub):
             self.visit(node.left, where, context, sign, deep - 1)
-            self.visit(node.right, where, context, -sign if isinstance(node.op, ast.Sub) else sign, deep - 1)
+            visit = self.turned if isinstance(node.op, ast.Sub) else self.visit
+            visit(node.right, where, context, sign, deep - 1)
             return
         factor = number(node.left) if isinstance(node.op, ast.Mult) else None
         if factor is not None:
-            self.visit(node.right, where, context, sign if factor > 0 else -sign, deep - 1)
+            (self.visit if factor > 0 else self.turned)(node.right, where, context, sign, deep - 1)
             return
         factor = number(node.right) if isinstance(node.op, ast.Mult | ast.Div) else None
         if factor is not None:
-            self.visit(node.left, where, context, sign if factor > 0 else -sign, deep - 1)
+            (self.visit if factor > 0 else self.turned)(node.left, where, context, sign, deep - 1)
         elif isinstance(node.op, ast.Div) and isinstance(node.right, ast.Name | ast.Call | ast.Attribute):
             self.visit(node.left, where, context, sign, deep - 1)  # by a count
         elif isinstance(node.op, ast.Mult) and isinstance(node.left, ast.Name | ast.Attribute) and weight(node.left):
@@ -135,11 +150,11 @@ class _Walker:
                 self.hint = last
                 self.parts += below.parts
                 return
-            self.parts.append(Part("a log-likelihood" if last == "log_prob" else last, 1, sign))
+            self.part("a log-likelihood" if last == "log_prob" else last, 1, sign, node, where)
         elif last in DOWN:
-            self.parts.append(Part(last, -1, sign))
+            self.part(last, -1, sign, node, where)
         elif last == "cosine_similarity":
-            self.parts.append(Part("a similarity", 1, sign))
+            self.part("a similarity", 1, sign, node, where)
         elif last in KEEPS and isinstance(func, ast.Attribute):
             dotted = self.script.at_home(where).dotted(func)
             inner = node.args[0] if dotted and node.args else func.value
@@ -151,9 +166,9 @@ class _Walker:
         """mll(model(x), y) with an object that is named for what it computes."""
         values = self.script.values.value(node.func, where, context)
         if len(values) == 1 and values[0].name.endswith("MarginalLogLikelihood"):
-            self.parts.append(Part("a marginal log-likelihood", 1, sign))
+            self.part("a marginal log-likelihood", 1, sign, node, where)
         elif len(values) == 1 and values[0].name.startswith("torch.nn.") and values[0].name.endswith("Loss"):
-            self.parts.append(Part(values[0].name.rsplit(".", 1)[-1], -1, sign))
+            self.part(values[0].name.rsplit(".", 1)[-1], -1, sign, node, where)
         else:
             self.open = True
 

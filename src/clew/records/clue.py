@@ -94,6 +94,7 @@ class Clue(NamedTuple):
     reproduce: str = ""
     why: str = ""
     version: int = 1
+    fix: str = ""  # what lint's rule would have changed
 
     def to_json(self) -> dict[str, Any]:
         """As CONTRACT has it, plus what the record needs to be whole."""
@@ -112,6 +113,8 @@ class Clue(NamedTuple):
             table["under"] = dict(self.under)
         if self.why:
             table["why"] = self.why
+        if self.fix:
+            table["fix"] = self.fix
         return table
 
     @classmethod
@@ -128,6 +131,7 @@ class Clue(NamedTuple):
             reproduce=table.get("reproduce", ""),
             why=table.get("why", ""),
             version=table.get("version", 1),
+            fix=table.get("fix", ""),
         )
 
     @property

@@ -167,14 +167,10 @@ def findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
             _quote(finding.where[0], page)
         for index in finding.clues:
             clue = seen.counted[index].clue
-            says = sentence(clue.says)
-            page.say(says, 2)
-            told = set(says.translate(dict.fromkeys(map(ord, "(),.:;"), " ")).split())
-            figures = [
-                f"{name.replace('_', ' ')} {number(value)}"
-                for name, value in clue.measured
-                if str(value) not in told and not (isinstance(value, str) and value in says)
-            ]
+            at = clue.where[0] if clue.source == "lint" and clue.where else finding.where[0] if finding.where else None
+            other = at is not None and (at.file, at.line) != (finding.where[0].file, finding.where[0].line)
+            page.say(f"{place_words(at)}: {clue.says}" if other and at else sentence(clue.says), 2)
+            figures = _figures(clue, seen.knowledge.tests[clue.test])
             if figures:
                 page.say(", ".join(figures), 2, "measured: ", DIM)
         for place_too in _others(finding.where)[:2]:
@@ -184,6 +180,14 @@ def findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
         page.say(cause.mend, 2, "fix: ")
         page.say(cause.refute, 2, "this is wrong if: ", DIM)
         page.say(f"{finding.cause}, {percent(finding.credence)}, {word(round(finding.credence, 2))}.", 2, "", DIM)
+
+
+def _figures(clue: Clue, test: Test) -> list[str]:
+    """Figures that the sentence leaves out and a reader can use: counts, and the one that decides the outcome."""
+    told = set(clue.says.translate(dict.fromkeys(map(ord, "(),.:;"), " ")).split())
+    of = test.scale.of if test.scale else ""
+    held = [(name, value) for name, value in clue.measured if name == of or type(value) is int]
+    return [f"{name.replace('_', ' ')} {number(value)}" for name, value in held if str(value) not in told]
 
 
 def _others(places: tuple[Place, ...]) -> list[Place]:

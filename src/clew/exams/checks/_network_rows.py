@@ -11,6 +11,7 @@ import torch
 from clew.exams.batches import Batch, is_values, mapped, rows, tensors
 from clew.exams.lab import Lab, Seen
 from clew.exams.subject import Subject
+from clew.records.place import Place
 
 
 class Layout(NamedTuple):
@@ -127,6 +128,13 @@ def apart_by(first: torch.Tensor, second: torch.Tensor) -> float:
 def is_given(lab: Lab) -> bool:
     """Whether the subject runs the user's own code. A captured one repeats recorded operations, sizes included."""
     return type(lab.subject) is Subject
+
+
+def both_ways(model: torch.nn.Module, name: str) -> Place | None:
+    """A recurrent layer of this name that also reads the sequence from its end, by the names of its weights."""
+    backwards = (held for held, _ in model.named_parameters() if held.endswith("_reverse"))
+    found = any(held.rpartition(".")[0] == name for held in backwards)
+    return Place(module=name, role="made bidirectional here") if found else None
 
 
 def seeded_walk(lab: Lab, model: torch.nn.Module, batch: Batch) -> tuple[Any, list[Seen]]:

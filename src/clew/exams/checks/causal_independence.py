@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from clew.exams.batches import Batch, is_values, mapped, tensors
-from clew.exams.checks._network_rows import apart_by, seeded_walk, tolerance
+from clew.exams.checks._network_rows import apart_by, both_ways, seeded_walk, tolerance
 from clew.exams.exam import exam
 from clew.exams.lab import Lab, Seen
 from clew.records.clue import Answer, Saw, Unclear
@@ -56,15 +56,19 @@ def examine(lab: Lab) -> Answer:
             before, after = first[: cut + 1], second[: cut + 1]
             gap = apart_by(before, after)
             if gap > tolerance(before):
-                return _sees(lab, cut, gap, before, after, _first_seeing(seen, seen_again, cut, stream))
+                return _sees(lab, model, cut, gap, before, after, _first_seeing(seen, seen_again, cut, stream))
     return Saw("causal", positions=stream.length)
 
 
-def _sees(lab: Lab, cut: int, gap: float, before: torch.Tensor, after: torch.Tensor, at: Seen | None) -> Saw:
+def _sees(
+    lab: Lab, model: torch.nn.Module, cut: int, gap: float, before: torch.Tensor, after: torch.Tensor, at: Seen | None
+) -> Saw:
     moved = [apart_by(a, b) > 0 for a, b in zip(before, after, strict=True)]
-    behind = f", first seen behind {at.name or at.kind} ({at.kind})" if at is not None else ""
+    reader = both_ways(model, at.name) if at is not None else None
+    kind = "" if at is None else f"bidirectional {at.kind}" if reader else at.kind
+    behind = f", first seen behind {at.name or at.kind} ({kind})" if at is not None else ""
     told = Saw("sees_future", cut=cut, effect=gap, positions=sum(moved), stage=at.name or at.kind if at else None)
-    told.at((at.place or lab.place(at.name)) if at is not None else None)
+    told.at(reader, (at.place or lab.place(at.name)) if at is not None else None)
     return told.saying(
         f"With only the inputs after position {cut} changed, {sum(moved)} of the {cut + 1} outputs up to it move, "
         f"by up to {gap:.3g}{behind}."

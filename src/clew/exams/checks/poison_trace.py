@@ -19,10 +19,11 @@ import torch
 from clew.exams.batches import Batch, mapped, rows
 from clew.exams.checks._data_poison import Crossing, row, spoiled, trace, up_to
 from clew.exams.checks._data_tables import BESIDE, is_label, named, output_width, shown_inputs, target_of
-from clew.exams.checks._network_rows import related
+from clew.exams.checks._network_rows import both_ways, related
 from clew.exams.exam import exam
 from clew.exams.lab import Lab
 from clew.records.clue import Answer, Saw, Unclear
+from clew.records.place import Place
 
 SHIFTED = 0.95
 
@@ -40,7 +41,11 @@ def examine(lab: Lab) -> Answer:
         half = length // 2
         found = trace(lab, batch, lambda how: _later(lab, batch, half, length, how), up_to(half, length))
         if found is not None:
-            return _crossed("from_future", found, f"Outputs before position {half} depend on inputs from there on")
+            reader = both_ways(lab.fresh(), found.stage)
+            found = found._replace(kind=f"bidirectional {found.kind}") if reader else found
+            return _crossed(
+                "from_future", found, f"Outputs before position {half} depend on inputs from there on", reader
+            )
     found = trace(lab, batch, lambda how: _others(lab, batch, count, how), row(0, count))
     if found is not None:
         return _crossed("from_other_rows", found, "The output of one example depends on the other examples")
@@ -48,11 +53,11 @@ def examine(lab: Lab) -> Answer:
     return Saw("clean", examples=count, positions=length).saying(f"No output depends on {asked}.")
 
 
-def _crossed(outcome: str, found: Crossing, what: str) -> Saw:
+def _crossed(outcome: str, found: Crossing, what: str, reader: Place | None = None) -> Saw:
     way = f"{found.kind} {found.stage}".strip()
     return (
         Saw(outcome, stage=found.stage, change=round(found.size, 4), by=found.by)
-        .at(found.place)
+        .at(reader, found.place)
         .saying(f"{what}; it first shows at {way}.")
     )
 

@@ -6,7 +6,7 @@ Why it matters: the model is trained to be wrong. With a bounded metric the curv
 learn.
 Silent when: names around it speak of attacks, adversaries, ascent, unlearning or reversal, or the loss is weighed
 against others.
-Fix: remove the minus, or the flag.
+Fix: change the sign on this line. Remove the minus or maximize=True, or put the minus that is missing.
 """
 
 import ast
@@ -21,7 +21,7 @@ from clew.lint.losses import loss_calls
 from clew.lint.model import Fix
 from clew.lint.registry import rule
 from clew.lint.script import Hit, Script
-from clew.lint.signs import climbs
+from clew.lint.signs import apart, climbs
 
 MEANT = re.compile(
     r"advers|attack|ascent|unlearn|forget|revers|maximi|perturb|fgsm|pgd|gan|discrim|generat|confus|critic|deep_?dream",
@@ -65,9 +65,14 @@ def climbed(script: Script) -> Iterator[Hit]:
         if wrong:
             yield Hit(
                 statement_of(end.node, end.where),
-                f"the optimiser minimises what it is given, and {wrong} should grow: a minus is missing."
-                if not wrong.startswith("minus")
-                else "the divergence is subtracted from the loss, so the optimiser increases it.",
+                f"the optimiser minimises what it is given, and {wrong} should grow: a minus is missing.",
+            )
+        turned = apart(script, end.node, end.where)
+        if turned is not None:
+            node, module = turned
+            yield Hit(
+                node if module is script.module else statement_of(end.node, end.where),
+                "the divergence enters the loss with a minus, so the optimiser increases it.",
             )
 
 

@@ -5,7 +5,7 @@ computes no gradients there.
 Why it matters: not a wrong result, a cost: about twice the memory and a good part of the time, and out-of-memory
 errors that come only in validation. A loss kept as a tensor then keeps its graph too.
 Silent when: no_grad or inference_mode lies around the loop or the function, or a caller has switched gradients off.
-Fix: with torch.no_grad(): around the loop.
+Fix: put `with torch.no_grad():` around the loop.
 """
 
 from collections.abc import Iterator

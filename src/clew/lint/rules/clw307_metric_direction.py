@@ -6,7 +6,7 @@ stopping, checkpoints, Trainer arguments and Optuna studies whose direction does
 Why it matters: the learning rate is cut while the model improves, or the worst checkpoint is kept and reported as the
 best. Nothing raises, and the training curve looks right.
 Silent when: the name of the metric does not tell which way is better, or the sign is flipped.
-Fix: the mode that fits the metric: "max" for accuracies and scores, "min" for losses and errors.
+Fix: set the mode that fits the metric: "max" for accuracies and scores, "min" for losses and errors.
 """
 
 import ast

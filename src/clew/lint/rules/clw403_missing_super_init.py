@@ -5,7 +5,7 @@ __init__ sets layers before, or without, calling super().__init__().
 Why it matters: assigning the first layer raises. Where the layers come from elsewhere, hooks, modes and registration
 are missing and fail later and far away.
 Silent when: the base is another class of the project whose __init__ is called by name, or the class has no __init__.
-Fix: super().__init__() as the first line.
+Fix: call super().__init__() as the first line.
 """
 
 import ast

@@ -6,7 +6,8 @@ a helper, and are merged again by a view without being taken back.
 Why it matters: view keeps the order in memory and only reinterprets the shape. Values of different positions end up in
 one row, the model still trains on the scrambled data, and is worse for a reason that nothing shows.
 Silent when: a transpose or permute stands between, or the sizes in the view are in the order of the tensor.
-Fix: transpose or permute; for heads, view in the order of memory first and transpose then.
+Fix: transpose or permute first. Heads are split by a view in the order of memory and a transpose after it, and merged
+by transpose(1, 2) and a reshape after it.
 """
 
 import ast

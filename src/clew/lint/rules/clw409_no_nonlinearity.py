@@ -5,7 +5,7 @@ pass, where the inner width is not a bottleneck.
 Why it matters: two linear maps are one linear map. The extra layer adds parameters but no expressive power.
 Silent when: the width between is smaller than what goes in and comes out (a factorised layer, as in low-rank
 adapters), or a width is not known.
-Fix: an activation between them.
+Fix: put an activation between them.
 """
 
 import ast

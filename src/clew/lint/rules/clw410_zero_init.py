@@ -5,7 +5,7 @@ initialisation that is applied to all modules.
 Why it matters: units that start equal get equal gradients and stay equal. A hidden layer is then no better than one
 unit.
 Silent when: only biases, normalisation layers or the last layer are set, as residual networks do on purpose.
-Fix: leave the default, or kaiming and xavier initialisation.
+Fix: leave the default, or use kaiming and xavier initialisation.
 """
 
 import ast

@@ -6,7 +6,7 @@ here or in functions, data sets and files of the project.
 Why it matters: neighbouring moments land on both sides. The model interpolates between rows it has seen, and the score
 does not reflect real forecasts.
 Silent when: shuffle=False, TimeSeriesSplit, or nothing in sight says that the rows follow each other.
-Fix: split at a date, or TimeSeriesSplit.
+Fix: split at a date, or use TimeSeriesSplit.
 """
 
 import ast

@@ -4,7 +4,7 @@ What it sees: a data set named val or test that is built with a transform of ran
 here or in another file, or is split off from one; a function that takes the part as an argument and ignores it.
 Why it matters: the score then depends on luck, changes from run to run, and measures distorted data.
 Silent when: the transform has no random step, or test-time augmentation is named.
-Fix: a transform without random steps for held-out data.
+Fix: give held-out data a transform without random steps.
 """
 
 import ast

@@ -5,7 +5,7 @@ cast to half precision in the same function, by a helper, or by a caller in anot
 Why it matters: the smallest positive number of float16 is about 6e-8, so 1e-8 becomes zero and protects nothing. With
 Adam, eps = 1e-8 in half precision divides by zero on the first small gradient.
 Silent when: the value is single precision or bfloat16, which has the range of single precision.
-Fix: 1e-6 or larger, or compute in single precision.
+Fix: use 1e-6 or larger, or compute in single precision.
 """
 
 import ast

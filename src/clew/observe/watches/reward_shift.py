@@ -20,7 +20,7 @@ import inspect
 from clew.observe.places import shown, users_code
 from clew.observe.watch import Answer
 from clew.observe.watches import _rl_recursion as recursion
-from clew.observe.watches._rl_lines import centred_lines
+from clew.observe.watches._rl_lines import centred_lines, computing
 from clew.observe.watches._rl_study import Studied
 from clew.records.clue import Reading, Saw, Unclear
 from clew.records.place import Place
@@ -36,8 +36,11 @@ class RewardShift(Studied):
         gone = recursion.vanished(self.study)
         if gone is not None:
             what = "bootstrapped values alone" if gone.discount else "zero"
-            says = f"the value targets of {gone.rows} rewarded steps are {what}: the targets omit the reward"
-            places = (*centred_lines(gone.place), gone.place, self.study.experience.place)
+            centring = centred_lines(gone.place)
+            why = "the reward less its mean is zero" if centring else "the targets omit the reward"
+            says = f"the value targets of {gone.rows} rewarded steps are {what}: {why}"
+            lines = centring or computing("targets", gone.place)
+            places = (*lines, gone.place, self.study.experience.place)
             return Saw("shifted", steps=gone.rows).saying(says).at(*places)
         paid = self.study.experience.paid
         if paid.turned:
