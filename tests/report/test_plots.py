@@ -178,10 +178,10 @@ def test_a_single_point_is_a_dot_in_the_middle() -> None:
     assert line.dots == ((WIDTH / 2, HEIGHT / 2),)
 
 
-def test_no_series_is_an_empty_panel_with_its_reason() -> None:
-    made = plot("Loss", [("loss", of())], missing="No loss was recorded.")
+def test_no_series_is_an_empty_panel() -> None:
+    made = plot("Loss", [("loss", of())])
     assert made.frame is None
-    assert made.missing == "No loss was recorded."
+    assert made.missing == "Nothing was recorded."
 
 
 def test_the_scale_follows_the_values() -> None:

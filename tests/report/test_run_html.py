@@ -14,7 +14,7 @@ from clew.knowledge import load
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue
 from clew.records.place import Place
-from clew.records.trace import Series
+from clew.records.trace import ASKED, RIGHT, Series
 from clew.report.html import environment
 from clew.report.plots import HEIGHT, WIDTH, Zone, plot
 from clew.report.run_html import quoted, run_html, said
@@ -139,7 +139,7 @@ def fault() -> Any:
 
 
 def test_the_page_is_in_the_order_of_a_report(fault: Any) -> None:
-    starts = ["Found", "Next observation", "Plots", "Passed (3)", "Could not run", "The run"]
+    starts = ["Found", "Next observation", "Plots", "The run"]
     found = headings(fault)
     assert len(found) == len(starts)
     assert all(heading.startswith(start) for heading, start in zip(found, starts, strict=True))
@@ -191,9 +191,11 @@ def test_hypotheses_name_what_speaks_for_and_against_them() -> None:
 
 
 def test_every_check_is_listed_once_by_how_it_came_out(fault: Any) -> None:
-    checked, missed = section(fault, "Passed (3)"), section(fault, "Could not run")
+    checked, missed = (part for part in fault.iter("details"))
+    assert words(checked).startswith("Passed (3)")
+    assert words(missed).startswith("Could not run (1)")
     for test in ("event_order", "update_ratio", "gradient_by_depth"):
-        assert f"{test}:" in words(checked)
+        assert f"({test}: " in words(checked), "the sentence comes first"
     assert "The model has no tanh or sigmoid." in words(missed)
     assert "loss_input_kind" not in words(checked), "what made the finding stands there"
     ids = [item.get("id") for item in fault.iter() if item.get("id")]
@@ -235,10 +237,23 @@ def test_plots_are_there_in_their_order(fault: Any) -> None:
     assert next(words(item) for item in found["Gradient norm by layer"].iter("li")) == "layers.0.weight last 1"
 
 
-def test_of_a_plot_without_data_the_reason_is_left() -> None:
-    page = parsed(run_html(seen_by(*PASSED), FACTS, recorded(RUN["loss", ""]), source))
-    assert list(figures(page)) == ["Loss"]
-    assert "activation_saturation: the model has no tanh or sigmoid." in words(section(page, "Plots"))
+def test_a_plot_without_data_or_news_is_left_out() -> None:
+    held = recorded(
+        RUN["loss", ""],
+        series("memory_resident", [3.40e8, 3.41e8, 3.42e8]),
+        series("gradient_norm", [1.0, 2.0, 3.0]),
+        series("norm_before_clipping", [1.0, 2.0, 3.0]),
+        *(series(name, [300.0], f"call {call}") for name in (RIGHT, ASKED) for call in range(3)),
+    )
+    page = parsed(run_html(seen_by(*PASSED), FACTS, held, source))
+    assert list(figures(page)) == ["Loss", "Gradient norm by optimiser"]
+    text = words(section(page, "Plots"))
+    assert "were recorded" not in text
+    assert "memory_resident" in text.partition("not drawn:")[2]
+    growing = recorded(RUN["loss", ""], series("memory_resident", [2.0**30, 2.0**31]))
+    figure = figures(parsed(run_html(seen_by(*PASSED), FACTS, growing, source)))["Memory resident"]
+    assert "MiB" in [words(text) for text in figure.iter("text")]
+    assert "From 1024 to 2048" in words(figure)
 
 
 def test_nothing_empty_is_shown() -> None:

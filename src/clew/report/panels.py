@@ -1,13 +1,10 @@
-"""Which plots a report on a run shows, and which recorded series go into each.
+"""Which plots a report on a run shows, and which recorded series go into each."""
 
-Of a panel whose series were not recorded the reason is left: "nothing to see" is not "not looked at".
-"""
-
-from collections.abc import Iterable
+import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from clew.records.clue import UNCLEAR
-from clew.records.trace import Series
+from clew.records.trace import ASKED, RIGHT, Series
 from clew.report.axes import short
 from clew.report.plots import Named, Plot, Zone, plot
 from clew.report.thin import span_of
@@ -22,8 +19,7 @@ Recorded = dict[tuple[str, str], Series]
 
 
 class Panel(NamedTuple):
-    """`whole` names the series of the run as a whole; `tests` are those whose reason explains an empty panel; `range`
-    is a healthy range of the knowledge base."""
+    """`whole` names the series of the run as a whole; `range` is a healthy range of the knowledge base."""
 
     title: str
     names: tuple[str, ...]
@@ -31,26 +27,10 @@ class Panel(NamedTuple):
     scale: str = "auto"
     whole: str = ""
     range: str = ""
-    tests: tuple[str, ...] = ()
-    empty: str = ""
 
 
-LOSS = Panel(
-    "Loss",
-    LOSSES,
-    "loss",
-    tests=("loss_stuck_from_start",),
-    empty="No loss was recorded: no call of backward was seen.",
-)
-GRADIENTS = Panel(
-    "Gradient norm by layer",
-    ("grad_norm",),
-    "L2 norm",
-    "log",
-    "all parameters",
-    tests=("gradient_by_depth",),
-    empty="No gradient norms were recorded.",
-)
+LOSS = Panel("Loss", LOSSES, "loss")
+GRADIENTS = Panel("Gradient norm by layer", ("grad_norm",), "L2 norm", "log", "all parameters")
 TOTALS = Panel("Gradient norm by optimiser", ("gradient_norm",), "L2 norm", "log")
 UPDATES = Panel(
     "Update over parameter by layer",
@@ -59,37 +39,51 @@ UPDATES = Panel(
     "log",
     "all parameters",
     "update_to_weight_ratio",
-    ("update_ratio",),
-    "No update ratios were recorded.",
 )
-ACTIVATIONS = Panel(
-    "Activation health",
-    (),
-    tests=("activation_zero_share", "activation_saturation"),
-    empty="No activation statistics were recorded.",
-)
-TIMES = Panel("Step time", (), "s", whole="whole step", tests=("step_time",), empty="No step times were recorded.")
+TIMES = Panel("Step time", (), "s", whole="whole step")
+MEMORY = "memory_resident"
+STEADY = 0.05
+"""Memory that stays within this share of its peak is no news."""
 
 
-def panels(seen: CaseView, series: Recorded) -> tuple[list[Plot], list[str], list[str]]:
-    """The plots in their order, the names of what was recorded and is not drawn, and why a plot is missing."""
+def panels(seen: CaseView, series: Recorded) -> tuple[list[Plot], list[str]]:
+    """The plots in their order, and the names of what was recorded and is not drawn."""
+    series = {key: _in_mib(item) if key[0] == MEMORY else item for key, item in series.items()}
     names = list(dict.fromkeys(name for name, _ in series))
     active = [name for name in names if name.startswith("activation")]
     times = [name for name in names if name.endswith("_time") or name.startswith("time_")]
-    activations = [_activation(name) for name in active] or [ACTIVATIONS]
+    activations = [_activation(name) for name in active]
     totals = [TOTALS] if "gradient_norm" in names else []
     wanted = [LOSS, GRADIENTS, *totals, UPDATES, *activations, TIMES._replace(names=tuple(times))]
     taken = {CONSTANT, *(name for panel in wanted for name in panel.names)}
     others = [name for name in names if name not in taken]
+    dull = [name for name in others if _dull(name, series)]
+    others = [name for name in others if name not in dull]
     wanted += [Panel(_words(name), (name,), whole="whole run") for name in others[:MOST_OTHERS]]
     span = span_of(list(series.values()))
     flags = _flags(seen)
     made = [_drawn(panel, seen, series, span, flags) for panel in wanted]
-    return (
-        [plot for plot in made if plot.frame],
-        others[MOST_OTHERS:],
-        [plot.missing for plot in made if not plot.frame],
-    )
+    return [plot for plot in made if plot.frame], [*others[MOST_OTHERS:], *dull]
+
+
+def _in_mib(item: Series) -> Series:
+    return item._replace(values=tuple(value / 2**20 for value in item.values), unit="MiB")
+
+
+def _points(item: Series) -> Iterator[tuple[int, float]]:
+    return zip(item.steps, item.values, strict=True)
+
+
+def _dull(name: str, series: Recorded) -> bool:
+    """Whether a plot would show nothing: counts by call, memory that stays, norms that stand in the plot above."""
+    held = [item for (of, _), item in series.items() if of == name]
+    if name == MEMORY:
+        return all(min(item.values) >= (1 - STEADY) * max(item.values) for item in held if item.values)
+    if name == "norm_before_clipping":
+        above = [pair for (of, _), item in series.items() if of == "gradient_norm" for pair in _points(item)]
+        both = [(value, total) for item in held for step, value in _points(item) for at, total in above if at == step]
+        return bool(both) and all(math.isclose(value, total, rel_tol=1e-3) for value, total in both)
+    return name in (RIGHT, ASKED)
 
 
 def _activation(name: str) -> Panel:
@@ -123,7 +117,6 @@ def _drawn(
         zone=_zone(panel, seen),
         span=span,
         flags=flags,
-        missing=" ".join([panel.empty, *_reasons(seen, panel.tests)]),
     )
 
 
@@ -157,12 +150,6 @@ def _zone(panel: Panel, seen: CaseView) -> Zone | None:
     if held is None or held.low is None or held.high is None:
         return None
     return Zone(held.low, held.high, "healthy: {} to {}".format(*short(held.low, held.high)))
-
-
-def _reasons(seen: CaseView, tests: Iterable[str]) -> list[str]:
-    """The reasons that instruments gave, where they did."""
-    found = {held.clue.test: held.clue.why for held in seen.counted if held.clue.outcome == UNCLEAR}
-    return [f"{test}: {found[test]}." for test in tests if found.get(test)]
 
 
 def _flags(seen: CaseView) -> list[tuple[int, str]]:

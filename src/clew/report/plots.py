@@ -107,12 +107,11 @@ def plot(
     zone: Zone | None = None,
     span: tuple[int, int] | None = None,
     flags: Sequence[tuple[int, str]] = (),
-    missing: str = "Nothing was recorded.",
 ) -> Plot:
     """Lines for these series, over the steps of `span` so that several plots line up; `zone` is in values here."""
     held = [(label, in_order(series)) for label, series in named if series.steps]
     if not held:
-        return Plot(title, unit, missing=missing)
+        return Plot(title, unit, missing="Nothing was recorded.")
     first, last = span or span_of([series for _, series in held])
     thin = [thinned(series, first, last, WIDTH, label) for label, series in held]
     crowded = len(held) > MOST_LINES

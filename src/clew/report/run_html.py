@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from clew.case.verdict import unusual
 from clew.knowledge.model import Scale, Test
+from clew.records.case import HeldClue
 from clew.records.clue import UNCLEAR, Clue
 from clew.records.masked import masked_text
 from clew.records.place import Place
@@ -53,7 +54,7 @@ def run_html(seen: CaseView, facts: RunFacts, series: dict[tuple[str, str], Seri
     """The page. `source` gives the lines of a file as it was when the run began, None when it is not at hand."""
     import re
 
-    drawn, not_drawn, empty = panels(seen, series)
+    drawn, not_drawn = panels(seen, series)
     made = environment()
     made.globals.update(width=WIDTH, height=HEIGHT)
     shown = guesses(seen)
@@ -71,7 +72,6 @@ def run_html(seen: CaseView, facts: RunFacts, series: dict[tuple[str, str], Seri
         choices=[(choice, seen.knowledge.tests[choice.test]) for choice in seen.choices[:MOST_CHOICES]],
         plots=drawn,
         not_drawn=not_drawn,
-        empty=empty,
         looks=_looks(seen),
         warnings=(*facts.troubles, *facts.notes, *seen.case.remarks),
         run_facts=_run_facts(facts, seen, series),
@@ -122,11 +122,18 @@ def _findings(seen: CaseView, facts: RunFacts, source: Sources) -> list[dict[str
                 ],
                 "mend": cause.mend,
                 "refute": cause.refute,
-                "cannot_tell": list(dict.fromkeys(test.cannot_tell for test in tests if test.cannot_tell)),
+                "cannot_tell": _limits_of(held, tests),
             }
         )
         placed.update(item.number for item in held)
     return rows
+
+
+def _limits_of(held: list[HeldClue], tests: list[Test]) -> list[str]:
+    """What the tests behind a finding cannot tell; where the run itself showed it, reading the source adds no doubt."""
+    ran = any(item.clue.source != "lint" for item in held)
+    pairs = zip(held, tests, strict=True)
+    return list(dict.fromkeys(test.cannot_tell for item, test in pairs if not ran or item.clue.source != "lint"))
 
 
 def said(text: str) -> str:
