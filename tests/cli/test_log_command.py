@@ -171,6 +171,49 @@ def test_a_fitted_training_set_beside_chance_leaves_the_validation_path(log: Cle
         assert path["train_batch_in_validation"]["data.train_val_mismatch"] == "worse"
 
 
+def agent_log(entropy: Callable[[int], float], returns: Callable[[int], float]) -> str:
+    draw = random.Random(2)
+    rows = ((returns(i) + draw.gauss(0, 1), entropy(i), 50 * math.exp(-i / 25) + 1) for i in range(60))
+    return "".join(
+        f"iter {i} ep_rew_mean {got:.2f} entropy_loss {bonus:.4f} value_loss {value:.3f} approx_kl 0.0004\n"
+        for i, (got, bonus, value) in enumerate(rows)
+    )
+
+
+def test_a_flat_return_beside_a_uniform_policy_is_named(log: Clew) -> None:
+    Path("a.log").write_text(agent_log(lambda i: -0.693 + 0.0003 * (i % 4), lambda _: 22.0))
+    seen, table, status = outcomes(log, "a.log")
+    assert (seen["entropy_trend"], seen["returns_course"], status) == ("flat", "level", 1)
+    causes, following = table["causes"], table["next"]
+    assert isinstance(causes, list)
+    assert isinstance(following, list)
+    assert causes[0]["id"] == "rl.entropy_flat"
+    assert following[0]["test"] == "loss_reaches_parameters"
+    said = log("a.log").out
+    assert "entropy_loss  policy entropy" in said
+    assert "no metric was recorded" not in " ".join(said.split())
+
+
+def test_an_agent_that_learns_raises_no_alarm(log: Clew) -> None:
+    Path("a.log").write_text(agent_log(lambda i: -0.693 * math.exp(-i / 40), lambda i: 20 + 3 * i))
+    seen, table, status = outcomes(log, "a.log")
+    assert (seen["entropy_trend"], seen["returns_course"], status) == ("declining", "rises", 0)
+    assert table["verdict"] in ("healthy", "undecided")
+
+
+def test_without_an_agent_an_entropy_loss_is_a_loss(log: Clew) -> None:
+    Path("a.log").write_text(
+        "".join(f"step {n} entropy_loss {2.3 * math.exp(-n / 50) + 0.2:.4f}\n" for n in range(200))
+    )
+    assert "entropy_loss  train loss" in log("a.log").out
+
+
+def test_reports_say_outcomes_in_words(log: Clew) -> None:
+    said = " ".join(log(str(LOGS / "nanogpt_nan.log")).out.split())
+    assert not re.search(r"even if|loss_nonfinite(:| )seen|takes \d", said)
+    assert "If hp.lr_too_high" in said or "If num." in said or "If data.nonfinite" in said
+
+
 def test_json_follows_the_contract(log: Clew) -> None:
     _, table, _ = outcomes(log, str(LOGS / "nanogpt_nan.log"))
     assert table["schema"] == "clew/1"

@@ -73,7 +73,7 @@ def test_the_check_of_ones_own_hypothesis_comes_first(opened: Clew) -> None:
     opened("case", "clue", "metric_at_chance", "at_chance")
     opened("case", "hypothesis", "labels are noise", "--prior", "0.2", "--check", "print ten rows")
     out = opened("case", "next").out
-    assert out.index("print ten rows") < out.index("own.1 (yours)") < out.index("Expected")
+    assert out.index("print ten rows") < out.index("own.1 (yours)") < out.index("Worth")
     opened("case", "show", "--json", "out.json")
     first = json.loads(Path("out.json").read_text())["next"][0]
     assert (first["test"], first["says"]) == ("own.1", "print ten rows")

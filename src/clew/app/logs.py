@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from clew.app.known import known_domain
@@ -18,9 +19,10 @@ from clew.records.trace import Series
 from clew.report.log_page import LogFacts, LogFile, LogLine
 from clew.report.view import CaseView, view
 from clew.report.view import to_json as case_json
+from clew.symptoms.agents import entropy_trend, returns_course
 from clew.symptoms.curves import read_curves
-from clew.symptoms.logs import Log, read_log
-from clew.symptoms.logs_names import GRAD_NORM, LOSS_TERM, METRIC, TRAIN_LOSS, VAL_LOSS
+from clew.symptoms.logs import Log, Understood, read_log
+from clew.symptoms.logs_names import ENTROPY, GRAD_NORM, LOSS_TERM, METRIC, RETURNS, TRAIN_LOSS, VAL_LOSS, meaning
 from clew.symptoms.model import Answer
 
 MOST_FILES = 64
@@ -44,6 +46,8 @@ def read(paths: list[str], domain: str = "general", classes: int = 0) -> Read:
     runs = by_run(logs)
     knowledge = load()
     notes: list[str] = []
+    if domain == "general" and any(meaning(held.source).base in RETURNS for log in logs for held in log.understood):
+        domain = "rl"
     parts = [_clues(knowledge, run, classes, len(runs) > 1, notes) for run in runs]
     seen = _weigh(knowledge, join(knowledge, parts), logs, domain)
     return Read(logs, runs, seen, tuple(dict.fromkeys(notes)))
@@ -106,9 +110,15 @@ def _clues(knowledge: Knowledge, run: tuple[Log, ...], classes: int, several: bo
     if beside is not None:
         alike = read_curves({**series, "train_loss": beside}, epochs=epochs, per_epoch=True)
         answers.update({test: alike[test] for test in ("train_val_gap", "val_erratic")})
-    norm = next((series[held.name] for log in run for held in log.understood if held.role == GRAD_NORM), None)
-    if norm is not None:
-        answers["gradient_explodes"] = gradient_explodes(norm)
+    further: tuple[tuple[str, Callable[[Series], Answer], Callable[[Understood], bool]], ...] = (
+        ("gradient_explodes", gradient_explodes, lambda held: held.role == GRAD_NORM),
+        ("entropy_trend", entropy_trend, lambda held: held.role == ENTROPY),
+        ("returns_course", returns_course, lambda held: held.role == METRIC and meaning(held.source).base in RETURNS),
+    )
+    for test, reader, wanted in further:
+        own = next((series[held.name] for log in run for held in log.understood if wanted(held)), None)
+        if own is not None:
+            answers[test] = reader(own)
     return [
         _clue(knowledge.tests[test], answer, run[0].path, several)
         for test, answer in answers.items()
@@ -132,7 +142,7 @@ def curves_of(run: tuple[Log, ...], notes: list[str]) -> dict[str, Series]:
                     f"of what may be the {role}, {said.source!r} has the most points and was taken, not {others}."
                 )
     for said, line in held:
-        if said.role in (METRIC, LOSS_TERM, GRAD_NORM) and said.name not in chosen:
+        if said.role in (METRIC, LOSS_TERM, GRAD_NORM, ENTROPY) and said.name not in chosen:
             chosen[said.name] = line
     return spread(chosen, notes)
 

@@ -118,7 +118,7 @@ def _groups(seen: CaseView) -> _Groups:
             figures = ", ".join(f"{name} {number(value)}" for name, value in clue.measured[:3])
             places = f" At {'; '.join(str(place) for place in clue.where)}." if clue.where else ""
             measured = f" Measured {figures}." if figures else ""
-            groups.seen.append(f"{clue.test}: {weighed.outcome}. {sentence(clue.says)}{measured}{places}")
+            groups.seen.append(f"{clue.says[:1].upper()}{clue.says[1:].rstrip('.')} ({clue.test}).{measured}{places}")
         elif weighed.kind == "absent":
             groups.absent.append(clue.test)
         else:

@@ -12,7 +12,7 @@ from clew.records.case import HeldClue
 from clew.records.clue import Clue
 from clew.records.masked import masked_text
 from clew.records.place import Place
-from clew.report.terminal import VERDICT_COLOURS, next_tests, sentence
+from clew.report.terminal import VERDICT_COLOURS, means, next_tests, sentence
 from clew.report.text import BOLD, DIM, RED, Page, number, percent, seconds
 from clew.report.view import LEAST_PULL, CaseView, guesses
 
@@ -108,7 +108,7 @@ def body(seen: CaseView, facts: RunFacts, page: Page, everything: bool) -> "Look
         _signs(looked, page)
         if verdict.word != "healthy" and looked.seen:
             possible(seen, page)
-            next_tests(seen, page, most=2)
+            next_tests(seen, page, most=2, timed=True)
     if everything:
         _checked(looked, facts, page)
     _troubles(seen, facts, page, everything)
@@ -223,9 +223,10 @@ def possible(seen: CaseView, page: Page) -> None:
         page.say(f"{cause.gloss} ({item.cause}).", 2, f"{percent(item.credence):>5}  ")
         pulls = [pull for pull in seen.weighing.pulls(item.cause) if abs(pull.bits) > LEAST_PULL][:4]
         clues = [(pull, seen.counted[pull.clue].clue) for pull in pulls]
-        signs = [(f"{clue.test} {clue.outcome}", pull.bits) for pull, clue in clues]
+        tests = seen.knowledge.tests
+        signs = [(f"{means(tests[clue.test], clue.outcome)} ({clue.test})", pull.bits) for pull, clue in clues]
         for label, wanted in (("for it: ", 1), ("against it: ", -1)):
-            named = ", ".join(text for text, bits in signs if bits * wanted > 0)
+            named = "; ".join(text for text, bits in signs if bits * wanted > 0)
             if named:
                 page.say(named, 9, label, DIM)
         page.say(cause.refute, 9, "this is wrong if: ", DIM)

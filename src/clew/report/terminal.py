@@ -11,6 +11,7 @@ from clew.report.view import LEAST_PULL, CaseView, guesses
 
 VERDICT_COLOURS = {"fault": RED, "suspect": YELLOW, "healthy": GREEN, "undecided": BLUE}
 MOST_PASSED = 8
+SOUND = {"none.healthy": "nothing is wrong", "none.overfitting": "it overfits", "none.slow": "it is only slow"}
 PART_WORDS = {"subtle": " (the subtle one)", "null": " (the null)", "own": " (yours)"}
 
 
@@ -162,8 +163,9 @@ def _reference(reference: Reference) -> str:
     return f"{reference.name} ({reference.url}): {reference.why}"
 
 
-def next_tests(seen: CaseView, page: Page, most: int = 5) -> Page:
-    """The observations most worth their cost, with what each leading explanation predicts."""
+def next_tests(seen: CaseView, page: Page, most: int = 5, timed: bool = False) -> Page:
+    """The observations most worth their cost, with what each leading explanation predicts. Seconds are told where there
+    is a run to make them on."""
     page.head("Next observations, best value first")
     for own in seen.own:
         page.say(f"{own.id} (yours): {own.check}", 2, "- ")
@@ -173,7 +175,7 @@ def next_tests(seen: CaseView, page: Page, most: int = 5) -> Page:
     for choice in seen.choices[:most]:
         test = seen.knowledge.tests[choice.test]
         page.say(f"{choice.test}: {test.asks}", 2, "- ")
-        page.say(_prediction(choice, test), 4, "", DIM)
+        page.say(_prediction(choice, test, timed or seen.at_hand is not None), 4, "", DIM)
         if command := _made_by(test, seen):
             page.say(command, 4, "run: ", DIM)
     return page
@@ -192,13 +194,19 @@ def _made_by(test: Test, seen: CaseView) -> str:
     return f"clew run --keep-capture --case {seen.case.id} {seen.case.script or 'SCRIPT'}"
 
 
-def _prediction(choice: Choice, test: Test) -> str:
+def _prediction(choice: Choice, test: Test, timed: bool) -> str:
     grouped: dict[str, list[str]] = {}
     for cause, outcome, _ in choice.predictions:
-        grouped.setdefault(outcome, []).append(cause)
-    sides = "; ".join(f"{outcome} if {' or '.join(causes)}" for outcome, causes in grouped.items())
-    cost = "made by hand" if test.by == "person" else f"takes {seconds(choice.cost)}"
-    return f"Expected: {sides}. Worth {choice.gain:.2f} bits, {cost}."
+        grouped.setdefault(outcome, []).append(SOUND.get(cause, cause))
+    sides = " ".join(f"If {' or '.join(causes)}: {means(test, outcome)}." for outcome, causes in grouped.items())
+    cost = ", made by hand" if test.by == "person" else f", takes {seconds(choice.cost)}" if timed else ""
+    return f"{sides} Worth {choice.gain:.2f} bits{cost}."
+
+
+def means(test: Test, outcome: str) -> str:
+    """An outcome in words."""
+    known = test.outcome(outcome)
+    return known.means.rstrip(".") if known else outcome
 
 
 def _foreseen(seen: CaseView, page: Page) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from clew.records.clue import Reading, Unclear
 from clew.symptoms import pairs, smooth
+from clew.symptoms.logs_names import LOSS_TERM, meaning
 from clew.symptoms.model import Answer, Seen
 from clew.symptoms.names import kind, main_loss
 from clew.symptoms.shape import MOST, Shape, largest_change, shape
@@ -66,6 +67,8 @@ def read_curves(
         found["loss_goes_negative"] = loss_goes_negative(loss, loss_name)
         found["loss_epoch_sawtooth"] = loss_epoch_sawtooth(loss, epochs)
         found["init_loss"] = init_loss(series[name], chance, per_epoch)
+        if meaning(name).role == LOSS_TERM:
+            found["training_fit"] = Unclear("only a term of the training loss was recorded")
         for test in ("loss_stuck_from_start", "loss_plateau"):
             found[test] = _beside_constant(found[test], loss, constant_loss)
     found["loss_nonfinite"] = loss_nonfinite([shape(held) for held in _training_losses(series)])

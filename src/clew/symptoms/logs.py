@@ -15,9 +15,11 @@ from clew.errors import ClewError
 from clew.records.trace import Series
 from clew.symptoms.logs_lines import CUT, Lines
 from clew.symptoms.logs_names import (
+    ENTROPY,
     LOSS_TERM,
     METRIC,
     OTHER,
+    RETURNS,
     SHARES,
     STANDS_FOR_LOSS,
     TRAIN_LOSS,
@@ -237,6 +239,11 @@ def _unit(what: Meaning, held: Series) -> str:
 def _meanings(points: dict[str, int]) -> dict[str, Meaning]:
     """Names in the light of each other: the one error measure of a regression stands for its loss."""
     meant = {source: meaning(source) for source in points}
+    if not any(what.base in RETURNS for what in meant.values()):  # without an agent it is a short name of cross-entropy
+        for source, what in meant.items():
+            if what.role == ENTROPY:
+                loss = "loss" in words(source)
+                meant[source] = what._replace(role=TRAIN_LOSS if loss else OTHER, goal="down" if loss else "")
     roles = {what.role for what in meant.values()}
     if not roles & {TRAIN_LOSS, VAL_LOSS, LOSS_TERM}:
         bases = {what.base for what in meant.values() if what.role == METRIC and what.base in STANDS_FOR_LOSS}

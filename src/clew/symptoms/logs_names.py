@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 TRAIN_LOSS, VAL_LOSS, LOSS_TERM = "train loss", "validation loss", "loss term"
 METRIC, RATE, GRAD_NORM, LENGTH = "metric", "learning rate", "gradient norm", "episode length"
-TIMING, OTHER = "timing", "other"
+ENTROPY, TIMING, OTHER = "policy entropy", "timing", "other"
 
 SPLITS = {
     **dict.fromkeys(("train", "training", "trn", "tr", "learn"), "train"),
@@ -49,6 +49,10 @@ TIMES = {
     *("throughput", "fps", "tok", "ips", "mfu", "wall", "took", "remaining", "latency", "hours", "minutes", "mins"),
 }
 STANDS_FOR_LOSS = {"rmse", "mse", "mae", "l1", "l2", "error", "mape", "crossentropy", "merror", "rmsle"}
+
+
+RETURNS = {"reward", "rewards", "rew", "return", "returns"}
+OF_POLICIES = {"entropy", "loss", "policy", "pi", "actor"}
 
 
 class Meaning(NamedTuple):
@@ -106,6 +110,8 @@ def _role(name: str, split: str, heart: list[str]) -> Meaning:
         return Meaning(name, LENGTH)
     if held & TIMES or heart[-2:] in (["per", "s"], ["it", "s"]):
         return Meaning(name, TIMING)
+    if "entropy" in held and held <= OF_POLICIES:
+        return Meaning(name, ENTROPY)
     if held & LOSSES:
         if held & NO_LOSS:
             return Meaning(name, OTHER, split)

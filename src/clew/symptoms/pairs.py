@@ -43,7 +43,8 @@ def read_pairs(
     held_out_name, why = main_loss(series, held_out=True)
     held_out = shape(series[held_out_name], per_epoch=True) if held_out_name else None
     metric = main_metric(series)
-    no_metric = Unclear("no metric was recorded")
+    open_end = next((name for name in series if kind(name).metric), "")
+    no_metric = Unclear(f"{open_end} has no known best value" if open_end else "no metric was recorded")
     return {
         "train_val_gap": train_val_gap(loss, held_out) if held_out else metric_gap(series, metric) or Unclear(why),
         "val_turns_up": val_turns_up(loss, held_out) if held_out else Unclear(why),
