@@ -13,7 +13,7 @@ from clew.app.slices import Project
 from clew.app.source_clues import source_clues
 from clew.case.clues import answered
 from clew.case.conduct import as_seen
-from clew.case.weigh import Subject, Weighing, weigh
+from clew.case.weigh import Finding, Subject, Weighed, Weighing, weigh
 from clew.knowledge import load
 from clew.observe.watches._rl_lines import bounding, computing
 from clew.records.clue import Clue
@@ -285,6 +285,22 @@ def test_the_fix_is_that_of_what_was_seen(outcome: str) -> None:
     weighing, clues = seen_of(outcome, says)
     (finding,) = weighing.findings
     assert wanted in as_seen(load(), finding, clues, weighing).mend
+
+
+def test_every_variant_can_be_met_and_says_more_than_its_cause() -> None:
+    """Each is chosen for one of its outcomes, or waits for its words; the first that fits wins."""
+    for cause in load().causes.values():
+        for one in cause.variants:
+            assert one.refute != cause.refute or one.mend
+            finding = Finding(cause.id, 0.9, (0,), ())
+            test, _, outcome = one.seen[0].partition("=")
+            clue = Clue(test, outcome, says=" ".join(one.words))
+            held = as_seen(load(), finding, [clue], Weighing((finding,), (), 0.0, (weighed(clue),), {}, 0.0))
+            assert held.refute == one.refute, (cause.id, one.seen, held.gloss)
+
+
+def weighed(clue: Clue) -> Weighed:
+    return Weighed(clue.test, clue.outcome, "seen", 1.0)
 
 
 def test_without_the_case_the_cause_speaks_for_itself() -> None:
