@@ -104,7 +104,7 @@ def test_a_run_in_brief_is_the_whole_answer(tmp_path: Path) -> None:
     assert len(report) <= brief.LINES
     assert "FAULT  train.py: 12 steps" in report[0]
     assert "train.py:10" in report[1]
-    assert "raw logits" in " ".join(report)
+    assert "raw scores" in " ".join(report)
     assert table["run"]["id"] in report[-1]
     words = ["show", "last", "--brief", "--json", "-"]
     again = subprocess.run([sys.executable, "-m", "clew", *words], cwd=tmp_path, capture_output=True, text=True)

@@ -316,7 +316,7 @@ def test_a_kept_step_is_examined_with_what_watching_showed(run: Run, clew: Clew)
     old = {"test": "a_test_of_old", "outcome": "x", "source": "observe"}
     Path(run.path("report.json")).write_text(pretty({"schema": "clew/1", "clues": [seen, known, old]}))
     plan = clew("exam", "last", "--list").out
-    assert "data_sanity is already answered" in " ".join(plan.split())
+    assert "data_sanity: already answered." in " ".join(plan.split())
     said = clew("exam", run.id, "--only", *CHEAP[:3], "--json", "out.json")
     assert said.status == 0, said.out
     table = json.loads(Path("out.json").read_text())
@@ -342,6 +342,7 @@ def test_a_replay_that_is_not_true_is_said(run: Run, clew: Clew, monkeypatch: py
 def test_a_run_without_a_kept_step(folder: Path, clew: Clew) -> None:
     del folder
     held = runs.begin(["python", "train.py"], ".", "train.py")
+    runs.finish(held, 0)
     said = clew("exam", "last")
     assert said.status == 2
     assert said.err.startswith("clew: no training step was kept of the run in")

@@ -112,7 +112,7 @@ def test_everything() -> None:
     text = page(*PASSED, NONFINITE, EXPLODES, everything=True)
     order = [text.index(part) for part in ("\nSeen\n", "\nPassed (2)\n", "\nCould not run (1)\n", "\nRead: part0.csv")]
     assert order == sorted(order)
-    assert "loss_sign (no loss)" in text
+    assert "loss_sign: no loss" in text
     assert "--all" not in text
 
 

@@ -89,10 +89,10 @@ def _kept(name: str) -> Opened:
         raise ClewError(f"{error} A subject in a module is named MODULE:SUBJECT.") from None
     from clew.exams.captured import captured
 
-    runs.ended(run)
     try:
         subject = captured(run.folder)
     except ClewError:
+        runs.ended(run)
         raise
     except Exception as error:  # replaying builds modules of the user's: they may raise anything
         raise ClewError(f"the step that was kept of {run.id} cannot be replayed: {_short(error)}.") from error

@@ -103,7 +103,7 @@ def _table(made: Page, records: tuple[Record, ...]) -> None:
     made.line(title + ("  ARGUMENTS" if room >= 9 else ""), DIM)
     for record, row in zip(records, words, strict=True):
         painted = " ".join(made.paint(word, *((COLOURS[word],) if word in COLOURS else ())) for word in row)
-        steps = f"{record.end.steps}" if record.end else "-"
+        steps = f"{record.end.steps}" if record.end and record.end.steps else "-"
         line = f"{plain(record.run.id):<{width}}  {painted}{' ' * (wide - len(' '.join(row)))}"
         line += f"  {steps:>7}  {seconds(runs.seconds(record)):>6}"
         given = plain(" ".join(_after_script(record)))

@@ -117,7 +117,7 @@ class Examined(NamedTuple):
 
     def left_out(self, subject: Subject) -> tuple[str, ...]:
         """The deciding exams that have no answer for want of time."""
-        late = [sat.exam for sat in self.sats if isinstance(sat.answer, Unclear) and sat.answer.why.endswith(OVER)]
+        late = [sat.exam for sat in self.sats if isinstance(sat.answer, Unclear) and sat.answer.why.startswith(OVER)]
         short = [*(item.exam for item in self.skipped if item.for_time), *late]
         names = {exam.name for exam in short if _decides(exam, subject)}
         return tuple(name for name in DECIDING if name in names)
@@ -235,7 +235,7 @@ def _beside(exam: Exam, knowledge: Knowledge, known: dict[str, Clue], options: O
     if options.only:
         return ""
     if exam.test in known:
-        return f"{exam.test} is already answered: {known[exam.test].outcome}"
+        return "already answered"
     if options.domain == "rl" and exam.name in OF_LABELS and not options.only:
         return "an RL agent has no fixed labels: its targets move and its states recur"
     if not weighing.applies(knowledge, knowledge.tests[exam.test], options.domain):
@@ -390,7 +390,7 @@ class _Sitting:
         if not self.options.thorough:
             able = [choice for choice in able if choice.gain >= LEAST_WORTH * (1.0 + choice.cost)]
         if not able:
-            self.ended = "no remaining exam tells the explanations apart"
+            self.ended = "no remaining exam would tell more"
             self.skip_rest("would tell too little for its time")
             return None
         best = max(able, key=lambda choice: choice.worth)

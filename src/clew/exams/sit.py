@@ -15,7 +15,7 @@ from clew.exams.subject import Subject
 from clew.knowledge.model import Knowledge
 from clew.records.clue import Answer, Clue, Reading, Unclear
 
-OVER = "s were over before it had an answer"
+OVER = "no answer within"
 
 
 class Sat(NamedTuple):
@@ -78,7 +78,7 @@ def sit(
             seed_all(seed)
             answer = exam.function(Lab(subject, limit, seed, tell, keep, untrue))
     except OutOfTime:
-        answer = Unclear(f"its {limit:.0f} {OVER}")
+        answer = Unclear(f"{OVER} {limit:.2g} s")
     except ClewError as error:
         answer = Unclear(str(error))
     except Exception as error:  # noqa: BLE001  # an experiment that the subject cannot bear has no answer

@@ -269,8 +269,11 @@ def _checked(looked: Looked, facts: RunFacts, page: Page) -> None:
         page.say(", ".join(looked.absent), 2, "", DIM)
     if looked.unclear:
         page.head(f"Could not run ({len(looked.unclear)})")
+        by_reason: dict[str, list[str]] = {}
         for test, why in looked.unclear:
-            page.say(f"{test} ({why})", 2, "- ", DIM)
+            by_reason.setdefault(why, []).append(test)
+        for why, tests in by_reason.items():
+            page.say(f"{', '.join(tests)}: {why}", 2, "- ", DIM)
     if facts.read():
         page.line()
         page.say(f"{facts.read(10)}.", 0, "Read: ", DIM)

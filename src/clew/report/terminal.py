@@ -171,7 +171,7 @@ def next_tests(seen: CaseView, page: Page, most: int = 5, timed: bool = False) -
         page.say(f"{own.id} (yours): {own.check}", 2, "- ")
         page.say(f"clew case note --result 'what it showed' --kind {own.id}", 4, "enter it with: ", DIM)
     if not seen.choices and not seen.own:
-        page.say("None of the remaining tests can tell the explanations apart.", 2)
+        page.say("No remaining test would tell more.", 2)
     for choice in seen.choices[:most]:
         test = seen.knowledge.tests[choice.test]
         page.say(f"{choice.test}: {test.asks}", 2, "- ")

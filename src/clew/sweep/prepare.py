@@ -85,7 +85,9 @@ def _measured(table: Table, roles: Roles, metric: str, notes: list[str]) -> Tabl
         return table
     names = sorted({str(table.columns[roles.group].cell(int(row))) for row in np.flatnonzero(~keep)})
     more = " and others" if len(names) > 3 else ""
-    notes.append(f"{int((~keep).sum())} runs have no {metric} and are left out: {', '.join(names[:3])}{more}.")
+    left = int((~keep).sum())
+    says = f"{left} run{'s' * (left != 1)} without {metric} {'are' if left != 1 else 'is'} left out"
+    notes.append(f"{says}: {', '.join(names[:3])}{more}.")
     return table.take(keep)
 
 

@@ -68,8 +68,8 @@ def examine(lab: Lab) -> Answer:
 
 def _works(figures: dict[str, float], why: str) -> Saw:
     return Saw("in_range", **figures).saying(
-        f"The rate {figures['rate']:.2g} is far from {figures['steepest_rate']:.2g}, where the loss falls fastest, "
-        f"but the loss falls with it over {TRIAL} steps, and {why}."
+        f"The loss falls over {TRIAL} steps at the rate {figures['rate']:.2g}, and {why}; it falls fastest at "
+        f"{figures['steepest_rate']:.2g}."
     )
 
 

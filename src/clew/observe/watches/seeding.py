@@ -92,7 +92,7 @@ class Seeding(Watch):
             says = "strings become numbers through hash(), which Python salts anew in every process; all else is seeded"
             return Saw("hash_numbers").saying(says).at(numbering)
         if not self.asked:
-            return Unclear("the command sets no seed; lines that would set one may be meant for other runs")
+            return Unclear("neither the command line nor the environment asks for a seed")
         if not self._seeded():
             how = "was not seeded" if self.at_first == self.before else "was seeded with a random number"
             says = f"torch's generator {how} when the weights were initialised, although the command has {self.asked}"

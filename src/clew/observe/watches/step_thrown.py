@@ -154,7 +154,9 @@ class StepThrown(InputScale):
         ends = (
             "the returns do not rise"
             if came is not None
-            else f"the loss stays at {_times(worse)} that of the untrained model"
+            else f"the loss stays at {worse:.3g} times that of the untrained model"
+            if math.isfinite(worse)
+            else "the loss is no longer finite at the end"
         )
         thrown = f"The update of step {self.at_step} is {_times(self.largest)} the weights it changes, and {ends}"
         figures = {"largest_update_over_weight": self.largest, "late_over_untrained": worse}
@@ -185,4 +187,4 @@ class StepThrown(InputScale):
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.3g} times" if math.isfinite(ratio) else "beyond the range of"
+    return f"{ratio:.3g} times" if math.isfinite(ratio) else "infinitely many times"
