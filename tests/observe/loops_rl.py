@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 from collections import deque
 from typing import Any
@@ -264,6 +265,7 @@ def ppo(
     by_lane: tuple[str, ...] = (),
     turned: bool = False,
     updates: int = 3,
+    limit: float = math.inf,
 ) -> Any:
     """Lambda returns over rollouts of four environments side by side, in shuffled minibatches. `front` sums them from
     the wrong end, `scaled` brings observations to one scale in a module that changes while it is used. What is named in
@@ -330,6 +332,8 @@ def ppo(
                 value_loss = ((critic(norm(flat["obs"][part])).view(-1) - targets[part]) ** 2).mean()
                 optimizer.zero_grad()
                 (policy_loss + 0.5 * value_loss).backward()
+                if limit < math.inf:
+                    nn.utils.clip_grad_norm_([*actor.parameters(), *critic.parameters()], limit)
                 optimizer.step()
     envs.close()
     return state_of(actor, critic, optimizer)

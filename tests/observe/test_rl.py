@@ -44,6 +44,7 @@ from clew.observe.watches._rl_study import Aimed, Row
 from clew.observe.watches._rl_targets import fit, parts
 from clew.observe.watches.advantage_detached import AdvantageDetached
 from clew.observe.watches.advantage_statistics import AdvantageStatistics
+from clew.observe.watches.clip_activity import ClipActivity
 from clew.observe.watches.critic_in_loss import CriticInLoss
 from clew.observe.watches.discount_in_targets import DiscountInTargets
 from clew.observe.watches.entropy_pull import EntropyPull
@@ -230,6 +231,14 @@ SAID: dict[str, dict[str, str]] = {
     "policy gradient with a baseline": {"critic_in_loss": "reached", "discount_in_targets": "usual"},
 }
 """What is said of them where something must be: that it is in order, or that nothing can be said."""
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [(0.5, "unclear"), (1e-3, "always")])
+def test_a_limit_that_binds_is_usual_for_an_agent_and_a_tiny_one_is_not(
+    tmp_path: Path, limit: float, outcome: str
+) -> None:
+    loop = partial(loops.ppo, scale=1000.0, updates=8, limit=limit)
+    assert answers(tmp_path, loop, ClipActivity)["clip_activity"]["outcome"] == outcome
 
 
 @pytest.mark.parametrize(("loop", "watch", "outcome"), FAULTY)

@@ -6,7 +6,8 @@ Cannot tell: harm from habit: language models clip on most early steps and are w
 factor.
 Silent when: the limit is infinite (the call is used to measure), single values are clipped instead of the norm, the
 run is too short to tell a limit that always binds from a start with large gradients, or Adam and its like even out a
-limit that is not far below the gradients.
+limit that is not far below the gradients, or one of an agent, whose value targets are as large as its returns, that is
+of the usual size.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from clew.observe.watch import Answer, Clip, OptimizerEvent, Watch
+from clew.observe.watch import Answer, Clip, OptimizerEvent
+from clew.observe.watches._rl_study import Studied
 from clew.observe.watches._training_updates import adaptive
 from clew.observe.watches._training_values import median
 from clew.records.clue import Reading, Unclear
@@ -30,15 +32,18 @@ SETTLED = 50
 """Calls after which a limit that has always bound can no longer be put down to the start of training."""
 FAR = 30.0
 """A limit that is so many times below the gradients is no habit, whatever the optimiser makes of it."""
+AGENTS = 0.1
+"""Policy methods clip at a norm of about 0.5, which binds on every step. A limit below this is no habit of theirs."""
 
 
-class ClipActivity(Watch):
+class ClipActivity(Studied):
     test = "clip_activity"
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
         self.calls = self.read_calls = self.bound = self.by_value = self.steps = 0
         self.factors: list[float] = []
+        self.limit = math.inf  # the lowest
         self.evened = False
         self.place: Place | None = None
 
@@ -56,11 +61,14 @@ class ClipActivity(Watch):
         self.bound += size > float(event.limit)
         if float(event.limit) > 0 and math.isfinite(size):
             self.factors = [*self.factors, size / float(event.limit)][-400:]
+        self.limit = min(self.limit, float(event.limit))
         self.place = event.place
         if event.sampled and math.isfinite(size):
             self.recorder.record("norm_before_clipping", size)
 
     def after_step(self, event: OptimizerEvent) -> None:
+        if event.sampled:
+            super().after_step(event)
         self.steps += 1
         self.evened = self.evened or adaptive(event.optimizer)
 
@@ -77,7 +85,8 @@ class ClipActivity(Watch):
             return Unclear(
                 f"the limit was active in nearly all of the first {self.calls} calls, which is common early in training"
             )
-        if self.evened and self.bound >= 0.9 * self.read_calls and median(self.factors) < FAR:
+        usual = self.study.experience.steps and self.limit >= AGENTS
+        if self.evened and self.bound >= 0.9 * self.read_calls and (usual or median(self.factors) < FAR):
             return Unclear("the limit is nearly always active, by a factor that this optimiser normalises away")
         reading = Reading(share_of_steps_clipped=self.bound / self.read_calls, clips=self.calls)
         return reading.at(self.place) if self.place is not None else reading
