@@ -335,3 +335,95 @@ def test_the_line_that_makes_targets_stop_at_an_end(
     name = f"a{line}{len(mask)}.py"
     Path(name).write_text(STEP.replace("MASK", mask).replace("FLAG", "truncated"))
     assert bounding(Place(name, 5))[0].line == line
+
+
+GAE = """
+def collect(buffer):
+    buffer["term"].append(terminated or truncated)
+
+def advantages(buffer, t):
+    alive = MASK
+    delta = buffer["reward"][t] + gamma * alive[t] * buffer["next_value"][t] - buffer["value"][t]
+"""
+
+
+@pytest.mark.parametrize(("mask", "line"), [('(~buffer["term"]).float()', 3), ("torch.ones(9)", 7)])
+def test_a_mask_may_be_made_on_another_line(
+    mask: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(f"gae{line}.py").write_text(GAE.replace("MASK", mask))
+    assert bounding(Place(f"gae{line}.py", 7))[0].line == line
+
+
+PROBED = """
+import torch
+from torch import nn
+
+class Probe:
+    def __call__(self, module, inputs, output):
+        self.seen = output.detach().mean()
+
+model, probe = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)), Probe()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(12):
+    handle = model[0].register_forward_hook(probe)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(4, 3)).square().mean().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_where_the_script_itself_registers_hooks(tmp_path: Path, removed: bool) -> None:
+    """Python forgets which file the script was before clew reads it."""
+    script(tmp_path, PROBED + "    handle.remove()\n" * removed)
+    clew_run(tmp_path, "--json", "out.json", "train.py")
+    clues = json.loads((tmp_path / "out.json").read_text())["clues"]
+    (clue,) = (held for held in clues if held["test"] == "hooks_gathered")
+    assert clue["outcome"] == ("as_many" if removed else "gathers")
+    assert [place["line"] for place in clue["where"]] == ([] if removed else [12])
+
+
+APART = """
+import numpy as np, pandas as pd, torch
+from torch.utils.data import DataLoader, TensorDataset
+draw = np.random.default_rng(0)
+words = np.array([f"game {letter}" for letter in "abcdefghijkl"])
+table = pd.DataFrame({"game": draw.choice(words, 600), "rating": draw.normal(size=600)})
+parts = table[:400], table[400:][table[400:].game != "game b"]
+
+def encode(part, known):
+    codes = pd.Categorical(part["game"]CATEGORIES).codes
+    return torch.tensor(codes.astype("int64")), torch.tensor(part["rating"].to_numpy(), dtype=torch.float32)
+
+def rmse(data):
+    games, ratings = data
+    with torch.no_grad():
+        return (model(games)[:, 0] - ratings).square().mean().sqrt()
+
+model = torch.nn.Embedding(12, 1)
+optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+train, val = (encode(part, words) for part in parts)
+for epoch in range(4):
+    model.train()
+    for games, ratings in DataLoader(TensorDataset(*train), 40, shuffle=True):
+        loss = (model(games)[:, 0] - ratings).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    print(f"epoch {epoch} val_rmse {rmse(val):.4f}")
+"""
+
+
+@pytest.mark.parametrize("categories", ["", ", categories=known"])
+def test_where_features_are_encoded_apart(tmp_path: Path, categories: str) -> None:
+    script(tmp_path, APART.replace("CATEGORIES", categories))
+    clew_run(tmp_path, "--json", "out.json", "train.py")
+    first = json.loads((tmp_path / "out.json").read_text())["causes"][0]
+    if categories:
+        assert first["id"] != "data.train_val_mismatch"
+    else:
+        assert (first["id"], first["where"][0]["line"]) == ("data.train_val_mismatch", 10)

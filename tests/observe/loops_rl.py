@@ -264,13 +264,15 @@ def ppo(
     scaled: bool = False,
     by_lane: tuple[str, ...] = (),
     turned: bool = False,
+    following_kept: bool = False,
     updates: int = 3,
     limit: float = math.inf,
 ) -> Any:
     """Lambda returns over rollouts of four environments side by side, in shuffled minibatches. `front` sums them from
     the wrong end, `scaled` brings observations to one scale in a module that changes while it is used. What is named in
     `by_lane` is made flat one environment after the other, and `turned` leaves the targets in the order of the loop.
-    `mask` may name the one thing that an end cuts: the value, or the advantages."""
+    `mask` may name the one thing that an end cuts: the value, or the advantages. `following_kept` stores what came
+    after the action in place of what it was chosen on."""
     np.random.seed(0)
     torch.manual_seed(0)
     at_once = gym.vector.AutoresetMode.SAME_STEP
@@ -296,7 +298,7 @@ def ppo(
                     last[lane] = info["final_obs"][lane]
                 with torch.no_grad():
                     held["after"].append(critic(torch.from_numpy(last)).flatten())
-            held["obs"].append(obs)
+            held["obs"].append(torch.from_numpy(following) if following_kept else obs)
             held["actions"].append(action)
             held["logs"].append(policy.log_prob(action))
             held["rewards"].append(torch.from_numpy(reward * scale).float())

@@ -16,6 +16,7 @@ from torch.distributions import Categorical
 
 from clew.observe.episodes import Course, Episodes
 from clew.observe.told import GYMNASIUM, taken
+from clew.observe.watches import _rl_lines
 from clew.observe.watches._rl_lines import centred_lines, reward_lines
 from clew.observe.watches._rl_moves import jump
 from clew.observe.watches.returns_course import ReturnsCourse
@@ -175,3 +176,33 @@ def test_a_mean_that_is_taken_off_rewards_is_found(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("total = rewards.sum()\nused = np.array(rewards) - np.mean(rewards)\nx = y - y.mean()\n")
     assert [place.line for place in centred_lines(Place(str(path), 1))] == [2]
+
+
+SCALER = """
+class RewardScaler:
+    def update(self, x):
+        self.mean += (x - self.mean) / self.count
+    def __call__(self, x):
+        return RETURNED
+
+def learn(adv):
+    adv = (adv - adv.mean()) / adv.std()
+"""
+
+
+@pytest.mark.parametrize(
+    ("returned", "lines"),
+    [
+        ("(r - r.mean()) / self.std", [6]),
+        ("(x - self.stats.mean) / self.std", [6]),
+        ("x / self.std", []),
+    ],
+)
+def test_a_mean_that_a_scaler_of_rewards_takes_off_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str, lines: list[int]
+) -> None:
+    monkeypatch.setattr(_rl_lines, "users_files", lambda: [str(tmp_path / "scaler.py")])
+    (tmp_path / "scaler.py").write_text(SCALER.replace("RETURNED", returned))
+    (tmp_path / "train.py").write_text("loss.backward()\n")
+    found = centred_lines(Place(str(tmp_path / "train.py"), 1))
+    assert [place.line for place in found] == lines

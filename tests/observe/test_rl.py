@@ -418,6 +418,25 @@ def test_lines_that_compute_something_are_found_by_their_names(tmp_path: Path, m
         assert [AGENT.splitlines()[(place.line or 0) - 1].strip() for place in found][:1] == [text], what
 
 
+COLLECTOR = """
+def act(rewards, obs, i):
+    rewards[i] = reward(i)
+    obs[i] = view(i)
+
+def collect(store, t):
+    store["obs"][t] = torch.from_numpy(self.obs)
+    store["act"][t], store["logp"][t] = action, logp
+    store["rew"][t] = torch.from_numpy(reward)
+"""
+
+
+def test_what_is_stored_side_by_side_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_rl_lines, "users_files", list)
+    Path("collector.py").write_text(COLLECTOR)
+    assert [place.line for place in computing("stored", Place("collector.py", 1))][:2] == [7, 8]
+
+
 AGENT = """
 def learn(batch, options):
     gamma, tau = options["gamma"], options["tau"]
@@ -536,6 +555,7 @@ CAUSES: list[tuple[Loop, str]] = [
     (partial(dqn, reward_of="previous"), "rl.misaligned_transition"),
     (partial(dqn, slipped=True), "rl.misaligned_transition"),
     (partial(ppo, by_lane=("targets", "advantages")), "rl.misaligned_transition"),
+    (partial(ppo, following_kept=True, updates=6), "rl.misaligned_transition"),
     (partial(dqn, factor=-1.0), "rl.reward_sign"),
     (actor_critic, ""),
     (dqn, ""),

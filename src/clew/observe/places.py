@@ -133,3 +133,16 @@ def users_code(function: Any) -> CodeType | None:
     function = getattr(function, "func", function)
     code = getattr(function, "__code__", None) or getattr(vars(type(function)).get("__call__"), "__code__", None)
     return code if isinstance(code, CodeType) and is_users(code.co_filename) else None
+
+
+def users_sources() -> dict[str, bool]:
+    """The user's own source files that were imported, and whether each is the running script."""
+    found: dict[str, bool] = {}
+    for name, module in list(sys.modules.items()):
+        path = vars(module).get("__file__") if hasattr(module, "__dict__") else None
+        if name == "__main__" and path is None:  # Python takes it away when the script has ended
+            path = sys.argv[0] if sys.argv else None
+        if isinstance(path, str) and path.endswith(".py") and is_users(path):
+            path = os.path.abspath(path)
+            found[path] = found.get(path, False) or name == "__main__"
+    return found

@@ -71,14 +71,15 @@ def near(path: str) -> str:
 
 MOST_TOLD = 3
 SET_HERE = "is set here"
-RESHAPED, ATTENDS, COMPUTED, MOVED, STORED = (
+RESHAPED, ATTENDS, COMPUTED, MOVED, STORED, ENCODED = (
     "reshaped here",
     "attends here",
     "computed here",
     "moved here",
     "stored here",
+    "encoded here",
 )
-DEEDS = (RESHAPED, ATTENDS, COMPUTED, MOVED, STORED)
+DEEDS = (RESHAPED, ATTENDS, COMPUTED, MOVED, STORED, ENCODED)
 """Roles of lines that do what was seen, and not only something like it."""
 
 

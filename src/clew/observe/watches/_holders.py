@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.places import OPTIMIZED, is_users, local, shown
+from clew.observe.places import OPTIMIZED, is_users, local, shown, users_sources
 from clew.records.place import Place
 
 if TYPE_CHECKING:
@@ -148,8 +148,7 @@ def _file_of(kind: type) -> str:
 
 
 def _all_users() -> list[Span]:
-    files = [str(getattr(module, "__file__", None) or "") for module in list(sys.modules.values())]
-    return [(file, 1, SOURCE_LINES) for file in files if file.endswith(".py") and is_users(file)]
+    return [(file, 1, SOURCE_LINES) for file in users_sources()]
 
 
 def _filled(file: str, name: str, first: int, last: int) -> int:

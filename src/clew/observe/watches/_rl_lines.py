@@ -10,15 +10,13 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import linecache
 import os
 import re
-import sys
 import textwrap
 from types import FunctionType
 from typing import NamedTuple
 
-from clew.observe.places import is_users, shown
+from clew.observe.places import is_users, shown, users_sources
 from clew.records.place import COMPUTED, STORED, Place
 
 MOST = 3
@@ -35,6 +33,7 @@ class Names(NamedTuple):
 
 
 FLAG = r"^(next_)?(dones?|d|terminals?|terminated|term|truncated|trunc)$"
+REWARD = re.compile(r"rew|^rs?$", re.IGNORECASE)
 MASKED = re.compile(r"\b1(\.0*)?\s*-\s*[a-z_]|~\s*\w|not_?done|non_?term|mask|logical_not", re.IGNORECASE)
 LOOKED_FOR = {
     "targets": Names(
@@ -123,19 +122,30 @@ def tree_of(place: Place | None) -> ast.Module | None:
 
 
 def centred_lines(place: Place | None) -> list[Place]:
-    """The lines of a file that subtract a mean from something that is called a reward."""
-    tree = tree_of(place)
-    if place is None or tree is None:
+    """The lines that subtract a mean from rewards, in that file or else in another of the user's."""
+    if place is None:
         return []
-    lines = {
-        node.lineno
-        for node in ast.walk(tree)
-        if isinstance(node, ast.BinOp)
-        and isinstance(node.op, ast.Sub)
-        and any("rew" in name.lower() for name in called(node.left))
-        and any("mean" in name.lower() for name in called(node.right))
-    }
-    return [place._replace(line=line, symbol=None) for line in sorted(lines)[:MOST]]
+    for file in dict.fromkeys([place.file or "", *users_files()]):
+        lines = sorted(_centred(tree_of(Place(file, 1))))
+        if lines:
+            return [place._replace(file=file, line=line, symbol=None) for line in lines[:MOST]]
+    return []
+
+
+def _centred(tree: ast.Module | None) -> set[int]:
+    """Lines that subtract a mean from a reward, or return something less a mean from a class for rewards."""
+    found: set[int] = set()
+    waiting: list[tuple[ast.AST, bool, bool]] = [] if tree is None else [(tree, False, False)]
+    while waiting:
+        node, of_rewards, returned = waiting.pop()
+        of_rewards |= isinstance(node, ast.ClassDef) and REWARD.search(node.name) is not None
+        returned = (returned or isinstance(node, ast.Return)) and not isinstance(node, ast.FunctionDef)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+            meant = (of_rewards and returned) or any(REWARD.search(name) for name in called(node.left))
+            if meant and any("mean" in name.lower() for name in called(node.right)):
+                found.add(node.lineno)
+        waiting += [(each, of_rewards, returned) for each in ast.iter_child_nodes(node)]
+    return found
 
 
 def called(node: ast.AST) -> list[str]:
@@ -157,45 +167,55 @@ def computing(what: str, *near: Place | None) -> list[Place]:
     """The lines that compute this, those of the files of the given places first among equals."""
     wanted = LOOKED_FOR[what]
     own = [place.file for place in near if place is not None and place.file]
-    found: list[tuple[int, int, str, int]] = []
+    found: list[tuple[int, int, int, str, int]] = []
     for order, file in enumerate(dict.fromkeys([*own, *users_files()])):
-        for line, count in _scored(file, what):
+        for line, count, together in _scored(file, what):
             if count >= wanted.least:
-                found.append((-count, order, file, line))
-    return [Place(file, line, role=COMPUTED) for _, _, file, line in sorted(found)[:MOST]]
+                found.append((-count, -together, order, file, line))
+    role = STORED if wanted.puts else COMPUTED
+    return [Place(file, line, role=role) for *_, file, line in sorted(found)[:MOST]]
 
 
 def bounding(*near: Place | None) -> list[Place]:
     """The lines that make a target stop at the end of an episode: those that compute it; where these multiply by a flag
     already, the line that stores the flag before them."""
     targets = computing("targets", *near)
-    first = targets[0] if targets else None
-    text = linecache.getline(os.path.abspath(str(first.file)), first.line or 0) if first is not None else ""
-    flags = computing("flag", *near)[:1] if MASKED.search(text) else []
-    return [*(place._replace(role=STORED) for place in flags), *targets]
+    flags = computing("flag", *near)[:1] if targets and _masked(targets[0]) else []
+    return [*flags, *targets]
+
+
+def _masked(place: Place) -> bool:
+    """Whether a line masks by a flag, or uses a name that its function set so."""
+    tree = tree_of(place)
+    held = _statements(tree) if tree is not None else []
+    for node, within in held:
+        if node.lineno == place.line:
+            names = {*called(node)}
+            made = [other for other, around in held if around == within and sets(other, names) and not _puts(other)]
+            return any(MASKED.search(ast.unparse(each)) for each in (node, *made))
+    return False
 
 
 def users_files() -> list[str]:
-    files = [
-        str(vars(module).get("__file__") or "") for module in list(sys.modules.values()) if hasattr(module, "__dict__")
-    ]
-    return [shown(file) for file in files if file.endswith(".py") and is_users(file) and os.path.exists(file)][:FILES]
+    return [shown(file) for file in users_sources() if os.path.exists(file)][:FILES]
 
 
 @functools.lru_cache(maxsize=256)
-def _scored(file: str, what: str) -> list[tuple[int, int]]:
-    """Lines of a file with how many of the names they have."""
+def _scored(file: str, what: str) -> list[tuple[int, int, int]]:
+    """Lines of a file with how many of the names they have, and how many such lines of their function have together."""
     tree, wanted = tree_of(Place(file, 1)), LOOKED_FOR[what]
-    found: list[tuple[int, int]] = []
+    found: list[tuple[int, int, str]] = []
+    together: dict[str, set[str]] = {}
     for node, within in _statements(tree) if tree is not None else []:
         if wanted.puts and not _puts(node):
             continue
         set_here = [within] if isinstance(node, ast.Return) else _set_by(node)
         named = called(node)
         count = 2 * any(re.search(wanted.sets, name.lower()) for name in set_here)
-        count += sum(any(re.search(word, name.lower()) for name in named) for word in wanted.uses)
-        found.append((node.lineno, count))
-    return found
+        used = [word for word in wanted.uses if any(re.search(word, name.lower()) for name in named)]
+        together.setdefault(within, set()).update(used)
+        found.append((node.lineno, count + len(used), within))
+    return [(line, count, len(together[within])) for line, count, within in found]
 
 
 def _statements(tree: ast.Module) -> list[tuple[ast.stmt, str]]:
@@ -223,9 +243,13 @@ def _set_by(node: ast.stmt) -> list[str]:
 
 def _puts(node: ast.stmt) -> bool:
     if isinstance(node, ast.Assign):
-        return any(isinstance(target, ast.Subscript) for target in node.targets)
+        return any(isinstance(part, ast.Subscript) for target in node.targets for part in parts_of(target))
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in PUTS
+
+
+def parts_of(target: ast.expr) -> list[ast.expr]:
+    return target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
 
 
 def observation_lines(kind: type | None) -> list[Place]:

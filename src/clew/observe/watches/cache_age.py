@@ -10,11 +10,10 @@ like a change of the cache.
 from __future__ import annotations
 
 import os
-import sys
 from functools import lru_cache
 
 from clew.observe import files
-from clew.observe.places import is_users, shown
+from clew.observe.places import shown, users_sources
 from clew.observe.watch import Answer, Saw, Watch
 from clew.observe.watches._data_caches import makes
 from clew.records.clue import Unclear
@@ -37,7 +36,7 @@ class CacheAge(Watch):
             return Unclear(files.trouble() or "no data file was read")
         reused: Saw | None = None
         named = {os.path.basename(held.path): held for held in reversed(read) if not held.path.endswith(".py")}
-        for source, own in users_sources():
+        for source, own in [*users_sources().items()][:SOURCES]:
             try:
                 edited = os.stat(source).st_mtime
                 lines = lines_of(source, edited, tuple(named))
@@ -78,16 +77,3 @@ def _reused(held: files.Opened, source: str, line: int) -> Saw:
     name = os.path.basename(held.path)
     says = f"{name} was read as an earlier run left it; {shown(source)} writes it only when it is missing"
     return Saw("reused", file=name).at(Place(shown(source), line), Place(shown(held.path)), held.place).saying(says)
-
-
-def users_sources() -> list[tuple[str, bool]]:
-    """The user's own source files that were imported, and whether each is the running script."""
-    found: dict[str, bool] = {}
-    for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None)
-        if name == "__main__" and path is None:  # Python takes it away when the script has ended
-            path = sys.argv[0] if sys.argv else None
-        if isinstance(path, str) and path.endswith(".py") and is_users(path):
-            path = os.path.abspath(path)
-            found[path] = found.get(path, False) or name == "__main__"
-    return list(found.items())[:SOURCES]

@@ -18,6 +18,7 @@ from clew.observe import coded
 from clew.observe.ledger import LEDGER
 from clew.observe.watch import Answer, Saw, Watch
 from clew.records.clue import Unclear
+from clew.records.place import ENCODED
 
 
 class CodesAgree(Watch):
@@ -35,6 +36,6 @@ class CodesAgree(Watch):
             f"{one.numbers[word]} in one set and {other.numbers[word]} in the other, and {told.moved:.0%} of "
             "the rows in the smaller set get another code than in the larger"
         )
-        places = dict.fromkeys(place for place in (other.place, one.place) if place is not None)
+        places = (held.place._replace(role=ENCODED) for held in (other, one) if held.place is not None)
         saw = Saw("differ", moved_share=told.moved, rows=min(one.rows, other.rows), column=one.column)
         return saw.at(*places).saying(says)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from clew.observe.places import is_users, shown
+from clew.observe.places import is_users, shown, users_sources
 from clew.observe.watch import Answer, OptimizerEvent, Watch
 from clew.observe.watches._data_salted import Salted, salted
 from clew.records.clue import Saw, Unclear
@@ -108,8 +108,7 @@ class Seeding(Watch):
 
 def sources() -> Iterator[tuple[str, str]]:
     """The user's own files that are loaded by now."""
-    paths = {str(vars(held).get("__file__") or "") for held in list(sys.modules.values()) if hasattr(held, "__dict__")}
-    for path in sorted(path for path in paths if path.endswith(".py") and is_users(path))[:FILES]:
+    for path in sorted(users_sources())[:FILES]:
         try:
             with open(path, encoding="utf-8") as file:
                 yield path, file.read(LONGEST)

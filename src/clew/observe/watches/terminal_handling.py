@@ -33,6 +33,8 @@ class TerminalHandling(Studied):
             return Unclear(why)
         if not self.study.rows:
             return Unclear("no value loss was seen whose rows are observations of an environment")
+        if self.study.pairs.of_a_neighbour() is not None:
+            return Unclear("observations stand beside actions of another step: no target can be told to be of an end")
         found = list(judged(self.study))
         if not found:
             return Unclear("the targets of the value loss could not be split into rewards and bootstrapped values")
