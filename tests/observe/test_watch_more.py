@@ -223,6 +223,8 @@ def test_a_table_is_a_renaming_only_when_it_is_one_to_one() -> None:
     assert renamed(torch.tensor([[0, 30, 0], [0, 0, 30], [30, 0, 0]])) == {0: 1, 1: 2, 2: 0}
     assert not renamed(torch.tensor([[0, 30, 0], [0, 30, 0], [30, 0, 0]]))
     assert not renamed(torch.tensor([[30, 0], [0, 30]]))
+    assert renamed(torch.tensor([[30, 0, 2], [0, 1, 29], [0, 28, 2]])) == {0: 0, 1: 2, 2: 1}  # one class agrees
+    assert not renamed(torch.tensor([[60, 0, 0], [0, 12, 13], [5, 14, 8]]))  # two that are hard to tell apart
     assert not renamed(torch.tensor([[20, 10, 10], [10, 20, 10], [15, 15, 10]]))
 
 

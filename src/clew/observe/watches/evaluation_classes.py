@@ -1,14 +1,14 @@
 """Are classes numbered in evaluation as they are in training?
 
 Counts in evaluation which class the model names and which one the label gives: the labels of the loader's batch, of a
-loss, or of the comparison that the script makes itself. Where few answers are right, and nearly all would be if every
-class had another number, the numbering differs, and not what the model has learned.
+loss, or of the comparison that the script makes itself. Where many answers are wrong, and nearly all would be right if
+some classes had another number, the numbering differs, and not what the model has learned.
 
 Why it matters: an encoder that is fitted anew to the validation labels, or a folder that lacks a class, gives every
 class another number; the figures of a sound model then look like chance or worse.
 Cannot tell: which of the two numberings is meant.
-Silent when: the model does not fit its training labels either, there are fewer than 40 answers, or two classes share
-the number that one of them would need.
+Silent when: the model does not fit its training labels either, there are fewer than 40 answers, two classes share the
+number that one of them would need, or a class is only mistaken for another now and then.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ FEWEST = 40
 RARE = 0.02
 FITTED = 0.7
 """Of the answers to the latest training batches, and of those in evaluation once the classes are renamed."""
-FAR = 0.5
+MOVED = 0.1
+"""At least so many of the answers become right by other numbers, where some classes kept theirs."""
 MOST_CLASSES, MOST_ANSWERS = 256, 100_000
 TABLES = 64
 
@@ -146,13 +147,15 @@ class EvaluationClasses(Watch):
 def renamed(counts: torch.Tensor) -> dict[int, int]:
     """Which class the labels call what, where that is not the same class and tells nearly every label; else nothing."""
     total = int(counts.sum())
-    right = float(counts.diagonal().sum()) / total
     rows = counts.sum(1)
     common = [number for number in range(len(counts)) if int(rows[number]) > RARE * total]
     names = {number: int(counts[number].argmax()) for number in common}
     told = sum(int(counts[number, name]) for number, name in names.items()) / total
     one_to_one = len(set(names.values())) == len(names) > 1
-    return names if one_to_one and told >= FITTED and right < FAR * told else {}
+    moved = [(number, name) for number, name in names.items() if number != name]
+    gained = sum(int(counts[number, name] - counts[number, number]) for number, name in moved)
+    clear = all(2 * int(counts[number, name]) > int(rows[number]) for number, name in moved)
+    return names if one_to_one and clear and told >= FITTED and gained >= max(MOVED * total, FEWEST / 2) else {}
 
 
 def _saw(held: Table, names: dict[int, int]) -> Saw:
