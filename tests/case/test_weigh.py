@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.case.choose import choose, gain
+from clew.case.clues import answered
 from clew.case.weigh import ORDINARY, UNKNOWN, Subject, Weighing, priors, weigh
 from clew.knowledge import load, model
 from clew.knowledge.model import Knowledge
@@ -246,6 +247,18 @@ def test_an_old_number_is_read_on_todays_scale() -> None:
     assert high.clues[0].outcome == "seen", "the number decides, not the word written down back then"
     assert weigh(base, [Clue("t0", "seen", (("ratio", 0.01),), reads=("r",))]).clues[0].outcome == "absent"
     assert weigh(base, [Clue("t0", "absent", (("ratio", math.nan),), reads=("r",))]).clues[0].outcome == "seen"
+
+
+def test_an_outcome_that_was_seen_is_not_read_again_from_its_figure() -> None:
+    """Such as a rate far above that of the steepest fall, with which the loss falls as fast as with a tenth of it."""
+    test = observation(
+        "t0", {"loss.c": (0.9, 0.1)}, scale=model.Scale("ratio", "1", ((0.1, "absent"),), "seen", "seen")
+    )
+    base = knowledge([cause(name) for name in NAMES], [test])
+    for outcome, figure, kept in (("absent", 5.0, False), ("seen", 5.0, True), ("", 5.0, True), ("absent", 0.01, True)):
+        made = answered(test, (("rate", 2.0), ("ratio", figure)), outcome, source="exam")
+        assert weigh(base, [made]).clues[0].outcome == made.outcome == (outcome or "seen")
+        assert dict(made.measured) == {"rate": 2.0} | ({"ratio": figure} if kept else {})
 
 
 def test_clues_that_are_unclear_or_unknown_carry_no_weight() -> None:

@@ -242,6 +242,7 @@ BAD = [
     (["case", "clue", "metric_at_chance"], "say what metric_at_chance showed"),
     (["case", "clue"], "name a test and its outcome"),
     (["case", "clue", "init_loss", "--measured", "loss_over_chance"], "takes NAME=VALUE"),
+    (["case", "clue", "init_loss", "at_chance", "--measured", "loss_over_chance=20"], "not at_chance; give one of"),
     (["case", "close", "--cause", "loss.double_softmacks", "--evidence", "x"], "did you mean loss.double_softmax"),
     (["case", "show", "--case", "nothing-like-it"], "there is no case"),
     (["case", "hypothesis", "x", "--prior", "1.5", "--check", "y"], "between 0 and 1"),

@@ -10,7 +10,7 @@ from clew.records.clue import Clue
 from clew.records.place import Place
 from clew.report.run_page import DataFile, RunFacts, place_words, run_page
 from clew.report.text import Page
-from clew.report.view import CaseView, view
+from clew.report.view import LEAST_PULL, CaseView, telling, view
 
 KNOWLEDGE = load()
 FILES = tuple(DataFile(f"part{n}.csv", False, 9, "pandas", "8 rows", "train.py:2") for n in range(5))
@@ -106,6 +106,13 @@ def test_without_a_finding_the_signs_come_before_the_guesses() -> None:
     assert order == sorted(order)
     assert "(gradient_explodes, largest over early median" in " ".join(text.split())
     assert "  - step 5: " in text
+
+
+def test_a_passed_check_is_not_named_against_health() -> None:
+    seen = seen_by(clue("simple_baseline", "neither"), clue("update_ratio", "huge"), *PASSED)
+    assert any(pull.bits < -LEAST_PULL and pull.clue == 0 for pull in seen.weighing.pulls("none.healthy"))
+    named = [pull.clue for pull in telling(seen, "none.healthy") if pull.bits < 0]
+    assert named == [1], "what was seen still is"
 
 
 def test_everything() -> None:

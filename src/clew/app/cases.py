@@ -170,6 +170,10 @@ def make_clue(knowledge: Knowledge, name: str, outcome: str, options: Options = 
     if outcome not in (*names, UNCLEAR):
         hint = did_you_mean(outcome, names) or "."
         raise ClewError(f"{test.id} has no outcome {outcome!r}{hint} It has: {', '.join(names)}, {UNCLEAR}.")
+    value = measured.get(test.scale.of) if test.scale is not None else None
+    read = on_scale(test.scale, value) if test.scale is not None and isinstance(value, int | float) else outcome
+    if outcome not in (UNCLEAR, read):
+        raise ClewError(f"the number given for {test.id} means {read}, not {outcome}; give one of the two.")
     if outcome == UNCLEAR and not options.why:
         raise ClewError(f"an unclear outcome needs its reason: clew case clue {test.id} unclear --why '…'")
     says = options.says

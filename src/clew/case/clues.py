@@ -24,12 +24,14 @@ def answered(
     source: str,
     reproduce: str = "",
 ) -> Clue:
-    """A clue from figures, or from an outcome that was seen as such. Figures are read on the scale of the test."""
-    held = dict(measured)
-    if not outcome and test.scale is not None:
-        value = held.get(test.scale.of)
-        if isinstance(value, int | float):
-            outcome = on_scale(test.scale, float(value))
+    """A clue from figures, or from an outcome that was seen as such. Figures are read on the scale of the test; the one
+    that says otherwise than an outcome that was seen is left out, since it would be read again."""
+    value = dict(measured).get(test.scale.of) if test.scale is not None else None
+    if test.scale is not None and isinstance(value, int | float):
+        read = on_scale(test.scale, float(value))
+        if outcome and read != outcome:
+            measured = tuple(held for held in measured if held[0] != test.scale.of)
+        outcome = outcome or read
     known = test.outcome(outcome)
     if known is None:
         given = outcome or ", ".join(f"{name} {value}" for name, value in measured)

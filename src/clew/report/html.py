@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 from clew.evidence.words import word
 from clew.report.terminal import sentence
 from clew.report.text import number, percent, seconds
-from clew.report.view import LEAST_PULL, CaseView, guesses
+from clew.report.view import CaseView, guesses, telling
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -44,7 +44,7 @@ def _data(seen: CaseView) -> dict[str, Any]:
     held = guesses(seen)
     for item in held:
         cause = knowledge.causes.get(item.cause)
-        pulls = [pull for pull in seen.weighing.pulls(item.cause) if abs(pull.bits) > LEAST_PULL][:6]
+        pulls = telling(seen, item.cause)[:6]
         hypotheses.append(
             {
                 "id": item.cause,

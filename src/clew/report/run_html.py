@@ -20,7 +20,7 @@ from clew.report.plots import HEIGHT, WIDTH
 from clew.report.run_page import RunFacts
 from clew.report.terminal import sentence
 from clew.report.text import number, seconds
-from clew.report.view import LEAST_PULL, CaseView, guesses
+from clew.report.view import CaseView, guesses, telling
 
 AROUND = 2
 MOST_QUOTES = 2
@@ -200,8 +200,7 @@ def _hypotheses(seen: CaseView) -> list[dict[str, Any]]:
                 seen.weighing.clues[pull.clue].outcome,
                 pull.bits,
             )
-            for pull in seen.weighing.pulls(item.cause)
-            if abs(pull.bits) > LEAST_PULL
+            for pull in telling(seen, item.cause)
         ]
         rows.append(
             {

@@ -14,7 +14,7 @@ from clew.records.masked import masked_text
 from clew.records.place import Place
 from clew.report.terminal import VERDICT_COLOURS, means, next_tests, sentence
 from clew.report.text import BOLD, DIM, RED, Page, number, percent, seconds
-from clew.report.view import LEAST_PULL, CaseView, guesses
+from clew.report.view import CaseView, guesses, telling
 
 SHOWN = 3
 MOST_TRAININGS = 6
@@ -221,10 +221,9 @@ def possible(seen: CaseView, page: Page) -> None:
     for item in held:
         cause = seen.knowledge.causes[item.cause]
         page.say(f"{cause.gloss} ({item.cause}).", 2, f"{percent(item.credence):>5}  ")
-        pulls = [pull for pull in seen.weighing.pulls(item.cause) if abs(pull.bits) > LEAST_PULL][:4]
-        clues = [(pull, seen.counted[pull.clue].clue) for pull in pulls]
         tests = seen.knowledge.tests
-        signs = [(f"{means(tests[clue.test], clue.outcome)} ({clue.test})", pull.bits) for pull, clue in clues]
+        clues = [(pull, seen.weighing.clues[pull.clue]) for pull in telling(seen, item.cause)[:4]]
+        signs = [(f"{means(tests[held.test], held.outcome)} ({held.test})", pull.bits) for pull, held in clues]
         for label, wanted in (("for it: ", 1), ("against it: ", -1)):
             named = "; ".join(text for text, bits in signs if bits * wanted > 0)
             if named:

@@ -7,7 +7,7 @@ from clew.evidence.words import word
 from clew.knowledge.model import Reference, Test
 from clew.records.case import PARTS, Case, HeldClue
 from clew.report.text import BLUE, BOLD, DIM, GREEN, RED, YELLOW, Page, number, percent, seconds
-from clew.report.view import LEAST_PULL, CaseView, guesses
+from clew.report.view import CaseView, guesses, telling
 
 VERDICT_COLOURS = {"fault": RED, "suspect": YELLOW, "healthy": GREEN, "undecided": BLUE}
 MOST_PASSED = 8
@@ -132,7 +132,7 @@ def _hypotheses(seen: CaseView, page: Page) -> None:
 
 def _evidence(seen: CaseView, cause: str) -> str:
     """The clues that moved an explanation, with the bits they gave it or took from it."""
-    pulls = [pull for pull in seen.weighing.pulls(cause) if abs(pull.bits) > LEAST_PULL][:4]
+    pulls = telling(seen, cause)[:4]
     if not pulls:
         return "no observation for or against it yet"
     held = [(pull, seen.counted[pull.clue]) for pull in pulls]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from clew.case.choose import AtHand, Choice, choose
 from clew.case.conduct import Advice, Explanation, advise, as_seen, explanations
 from clew.case.verdict import Verdict, judge, unusual
-from clew.case.weigh import Finding, Subject, Weighing, weigh
+from clew.case.weigh import Finding, Pull, Subject, Weighing, weigh
 from clew.knowledge.model import Cause, Knowledge
 from clew.records.case import Case, HeldClue, Own
 from clew.records.place import Place, told
@@ -98,6 +98,13 @@ def unchecked(case: Case, weighing: Weighing) -> tuple[Own, ...]:
     return tuple(own for own in held if made.isdisjoint(test for test, _ in own.expects))
 
 
+def telling(seen: CaseView, cause: str) -> list[Pull]:
+    """What speaks for and against an explanation; a check that passed is not named against health."""
+    passed = {index for index, held in enumerate(seen.weighing.clues) if held.kind == "absent"}
+    pulls = [pull for pull in seen.weighing.pulls(cause) if abs(pull.bits) > LEAST_PULL]
+    return [pull for pull in pulls if cause != "none.healthy" or pull.bits > 0 or pull.clue not in passed]
+
+
 def guesses(seen: CaseView) -> tuple[Explanation, ...]:
     """The explanations worth showing. That nothing is wrong comes last, and means nothing alone. Where somebody
     complained and nothing was found, all stay on the table."""
@@ -160,7 +167,7 @@ def causes_json(seen: CaseView) -> list[dict[str, Any]]:
     last = "none.healthy" if seen.verdict.word in ("fault", "suspect") else ""
     for share in sorted(seen.weighing.shares, key=lambda share: share.cause == last):
         held = seen.knowledge.causes.get(share.cause)
-        support = [pull.clue for pull in seen.weighing.pulls(share.cause) if pull.bits > LEAST_PULL]
+        support = [pull.clue for pull in telling(seen, share.cause) if pull.bits > 0]
         clues = (place for index in support for place in seen.counted[index].clue.where)  # the strongest clue first
         places = told(seen.places.get(share.cause, ()), clues)
         rows.append(

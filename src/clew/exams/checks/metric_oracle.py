@@ -132,7 +132,7 @@ def _aligned(batch: Batch, output: torch.Tensor) -> Iterator[torch.Tensor]:
     """The targets, and those of the next position: language models shift the labels that they are given themselves."""
     for target in targets(batch, output):
         yield target
-        if not target.is_floating_point() and target.dim() == 2 and output.shape[:2] == target.shape:
+        if not target.is_floating_point() and target.dim() == 2 and output.numel() == target.numel() * output.shape[-1]:
             yield torch.cat([target[:, 1:], target[:, -1:]], 1)
 
 

@@ -87,6 +87,7 @@ class Equations:
         self.derivatives: dict[Key, int] = {}  # at how many points each was taken
         self.calls_made: dict[int, tuple[set[Key], Place | None]] = {}  # derivatives of one call, since the last step
         self.unused: set[int] = set()  # calls of which neither the loss nor another derivative has made use yet
+        self.derived_from: set[int] = set()  # calls of which another derivative made use
         self.cut: dict[Place | None, int] = {}  # steps at which the derivatives taken at a line stayed unused
         self.steps = 0  # of the optimiser that were looked at
         self.ramps = self.bends = 0  # activations below what was derived, by whether they have a second derivative
@@ -151,7 +152,9 @@ class Equations:
         """A derivative was taken with its graph kept."""
         if any(isinstance(one, torch.nn.Parameter) for one in by) or len(self.derivatives) > KEPT:
             return
+        unused = set(self.unused)
         again = [one for one in given if one.grad_fn is not None and self._holds(one.grad_fn)]
+        self.derived_from |= unused - self.unused
         place = asked_from()
         if again and not self.twice:
             self.twice, self.twice_place = True, place
@@ -252,12 +255,15 @@ class Equations:
         if event.sampled:
             self.steps += 1
             # A line that is used as well, on other rows, is no cut: rows that are only looked at go through it too.
-            used = {place for number, (_, place) in self.calls_made.items() if number not in self.unused}
+            # Where the loss holds no derivative at all, one that only served another is as idle as that.
+            idle = self.unused if self.updates else self.unused | self.derived_from
+            used = {place for number, (_, place) in self.calls_made.items() if number not in idle}
             for place in {self.calls_made[number][1] for number in self.unused} - used:
                 if place in self.cut or len(self.cut) < KEPT:
                     self.cut[place] = self.cut.get(place, 0) + 1
         self.calls_made.clear()
         self.unused.clear()
+        self.derived_from.clear()
         self.derivatives.clear()
         self._order.clear()
         recorder = self.recorder()
