@@ -219,5 +219,5 @@ def test_show_all_lists_what_the_report_promised(archive: Clew) -> None:
     said = archive("show", run.id, "--all")
     assert said.status == 0, said.err
     assert "Passed (1)\n  init_loss" in said.out
-    assert "Could not run (1)\n  - overfit_one_batch: there is no batch" in said.out
+    assert "Did not apply, or lacked data or time (1)\n  - overfit_one_batch: there is no batch" in said.out
     assert "updates are tiny" in said.out

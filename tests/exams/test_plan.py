@@ -292,7 +292,7 @@ def test_the_budget_is_kept(exams: Callable[..., None], clock: Clock) -> None:
     assert len(done.sats) == 3
     assert limits == [6.0, 6.0, 4.0]
     assert done.seconds == pytest.approx(24.0)
-    assert done.ended == "the budget of 20 s was spent"
+    assert done.ended == "stopped at the time limit of 20 s (--budget gives more)"
     assert [item.why for item in done.skipped] == ["the budget was used up"]
 
 

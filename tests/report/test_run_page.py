@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from clew.case.clues import SENTENCES, answered
 from clew.knowledge import load
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue
@@ -51,7 +52,7 @@ def test_a_sound_run_needs_four_lines() -> None:
     assert lines[1:] == [
         "HEALTHY  train.py: 40 steps in 8 s",
         "",
-        "3 checks passed, 1 could not run: clew show x --all",
+        "3 checks passed, 1 did not apply: clew show x --all",
         "HTML report: .clew/runs/x/report.html (clew open)",
     ]
 
@@ -72,7 +73,7 @@ def test_a_line_of_the_source_is_no_consequence_of_a_finding() -> None:
     text = page(*PASSED, *refuted, NONFINITE, EXPLODES, certain)
     assert text.splitlines()[1].startswith("FAULT")
     assert "  - train.py:3: In the source: fitted on X_val" in text
-    assert "possibly consequences: gradient_explodes explodes." in text
+    assert "(gradient_explodes)." in text.partition("possibly consequences: ")[2]
     alone = page(*PASSED, *refuted, certain).splitlines()
     assert alone[1].startswith("SUSPECT")
     assert alone[5].startswith("  - train.py:3")
@@ -91,7 +92,7 @@ def test_the_place_comes_first_then_the_line_then_what_was_seen() -> None:
     assert "  read: part0.csv (pandas, 8 rows), part1.csv (pandas, 8 rows), part2.csv" in text
     assert "and 2 more." in text
     assert "o.pt" not in text
-    assert "Also seen, possibly consequences: gradient_explodes explodes." in lines
+    assert "(gradient_explodes)." in text.partition("Also seen, possibly consequences: ")[2]
     assert "Possible causes" not in text
 
 
@@ -117,7 +118,10 @@ def test_a_passed_check_is_not_named_against_health() -> None:
 
 def test_everything() -> None:
     text = page(*PASSED, NONFINITE, EXPLODES, everything=True)
-    order = [text.index(part) for part in ("\nSeen\n", "\nPassed (2)\n", "\nCould not run (1)\n", "\nRead: part0.csv")]
+    order = [
+        text.index(part)
+        for part in ("\nSeen\n", "\nPassed (2)\n", "\nDid not apply, or lacked data or time (1)\n", "\nRead: part0.csv")
+    ]
     assert order == sorted(order)
     assert "loss_sign: no loss" in text
     assert "--all" not in text
@@ -134,3 +138,18 @@ def test_what_clew_could_not_do_is_said() -> None:
 def test_names_that_python_makes_up_are_left_out() -> None:
     assert place_words(Place("a.py", 3, symbol="f.<locals>.<genexpr>")) == "a.py:3"
     assert place_words(Place("a.py", 3, symbol="Net.forward")) == "a.py:3 in Net.forward"
+
+
+def test_the_figure_that_decides_stands_in_the_sentence() -> None:
+    tests = KNOWLEDGE.tests
+    for (name, outcome), words in SENTENCES.items():
+        test = tests[name]
+        assert test.outcome(outcome) is not None
+        assert test.scale is not None
+        value = {"cosine": -0.7}.get(test.scale.of, 0.128)
+        says = answered(test, ((test.scale.of, value),), outcome, source="log").says
+        assert words.partition("{")[0] in says
+        assert "{" not in says
+    slow = answered(tests["loss_stuck_from_start"], (("largest_relative_change", 0.128),), source="log")
+    text = page(*PASSED, slow)
+    assert "- the training loss moves by only 13 % of its first value (loss_stuck_from_start)." in text

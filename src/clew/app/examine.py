@@ -84,7 +84,11 @@ def examine(
     if status and time.monotonic() > until:
         made = {clue.test for clue in found.clues}
         left_out = tuple(name for name in DECIDING if name not in made)
-        return found._replace(ended=f"the budget of {budget:.0f} s was spent", seconds=budget, left_out=left_out)
+        return found._replace(
+            ended=f"stopped at the time limit of {budget:.0f} s (--budget gives more)",
+            seconds=budget,
+            left_out=left_out,
+        )
     if status:
         with open(errors, encoding="utf-8", errors="replace") as file:
             last = ([line.strip() for line in file if line.strip()] or [f"status {status}"])[-1]

@@ -396,12 +396,13 @@ def _crash_facts(crash: Crash) -> tuple[str, Place | None, str]:
     held = crash.memory
     memory = [f"{held[name]:.2f} GiB {name}" for name in ("allocated", "reserved") if name in held]
     memory += [f"{held['resident']:.2f} GiB in main memory"] if "resident" in held else []
-    told = f"Raised {crash.phase or 'outside of model, backward and optimiser'}, in process {crash.pid}{rank}"
+    told = f"Raised {crash.phase or 'in the script, outside of model, backward and optimiser'}"
+    told += f", in process {crash.pid}{rank}" if rank else ""
     return says, crash.place, f"{told}{'; ' if memory else ''}{', '.join(memory)}."
 
 
 def _exams_line(held: Exams) -> str:
-    return f"{held.made} exams in {held.seconds:.0f} s; {held.ended}." if held.made else ""
+    return f"{held.made} exams in {held.seconds:.0f} s{held.ended and '; '}{held.ended}." if held.made else ""
 
 
 def troubles(folder: str) -> tuple[str, ...]:

@@ -1,10 +1,35 @@
 """From what an instrument answered to a clue: the tables of the knowledge base name the outcome."""
 
+import math
+
 from clew.case.weigh import on_scale
 from clew.knowledge.model import Knowledge, Test
 from clew.records.clue import UNCLEAR, Clue, Value
 from clew.records.place import Place
 
+SENTENCES = {
+    ("loss_stuck_from_start", "stuck"): "the training loss moves by {:.1%} of its first value",
+    ("loss_stuck_from_start", "slow"): "the training loss moves by only {:.0%} of its first value",
+    ("loss_plateau", "early_high"): "the training loss goes flat at {:.0%} of its first value",
+    ("loss_oscillates", "wild"): "the loss swings by {:.0%} of its first value around its running median",
+    ("loss_term_sizes", "one_dominates"): "the largest loss term is {:,.0f} times the smallest",
+    ("residual_scale", "apart"): "the largest loss term is 10^{:.1f} times the smallest",
+    (
+        "seed_spread",
+        "wide",
+    ): "with other seeds the loss after the first steps scatters by {:.0%} of its improvement",
+    ("term_conflict", "opposed"): "the gradients of two loss terms point against each other: cosine {:.2f}",
+    ("init_loss", "far_below"): "the first loss is {:.2f} times that of guessing",
+    ("init_loss", "above"): "the first loss is {:.2f} times that of guessing",
+    ("init_loss", "far_above"): "the first loss is {:.3g} times that of guessing",
+    (
+        "explained_variance",
+        "negative",
+    ): "the value function does worse than the mean return: explained variance {:.2f}",
+    ("explained_variance", "low"): "the value function hardly beats the mean return: explained variance {:.2f}",
+    ("clip_activity", "always"): "clipping shortens {:.0%} of the steps, so the limit sets the step size",
+}
+"""Outcomes said with the figure that decides them, where the knowledge base can only name the limits."""
 ORDER = {"seen": 0, "absent": 1, UNCLEAR: 2}
 
 
@@ -43,10 +68,16 @@ def answered(
         where=where,
         reads=(test.reads,),
         source=source,
-        says=says or known.means,
+        says=says or _said(test, outcome, held) or known.means,
         reproduce=reproduce,
         version=test.version,
     )
+
+
+def _said(test: Test, outcome: str, measured: dict[str, Value]) -> str:
+    value = measured.get(test.scale.of) if test.scale is not None else None
+    words = SENTENCES.get((test.id, outcome), "")
+    return words.format(value).replace("%", " %") if isinstance(value, int | float) and math.isfinite(value) else ""
 
 
 def join(knowledge: Knowledge, parts: list[list[Clue]]) -> list[Clue]:

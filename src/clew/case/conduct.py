@@ -142,7 +142,7 @@ def _compare(knowledge: Knowledge, domain: str) -> Advice:
     general = [held for held in knowledge.references.values() if "general" in held.domains]
     references = tuple((fitting or general)[:3])
     says = (
-        "Two checks have localised nothing. Stop guessing and compare with an implementation that works: "
+        "Compare with an implementation that works: "
         "the equations, the values on the same batch, the undocumented tricks and the settings."
     )
     return Advice("compare", says, "reference_diff", "", references)

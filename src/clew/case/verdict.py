@@ -52,7 +52,7 @@ def judge(knowledge: Knowledge, weighing: Weighing, clues: Sequence[Clue] = ()) 
     lead = weighing.shares[0]
     stands_out = lead.credence > LOCALISED and not is_null(knowledge, lead.cause)
     if stands_out and seen and any(pull.bits > SUPPORT for pull in weighing.pulls(lead.cause)):
-        return Verdict("fault", "One explanation stands out; the fault itself has not been observed yet.")
+        return Verdict("fault", "Most likely cause, from symptoms only; the fault itself was not observed.")
     if any(of_source(knowledge, held) and held.outcome == "certain" for held in seen):
         return Verdict("suspect", "Lint is certain of a fault in the source; the run did not show its effect.")
     if seen and not (lead.cause == "none.healthy" and _sound(knowledge, weighing) and len(passed) >= ENOUGH):
@@ -70,8 +70,8 @@ def judge(knowledge: Knowledge, weighing: Weighing, clues: Sequence[Clue] = ()) 
         return Verdict("undecided", f"Too little was observed for a verdict: {made}.")
     contrary = sum(contradicts(knowledge, held) for held in seen)
     if contrary:
-        against = "an observation contradicts it" if contrary == 1 else f"{contrary} observations contradict it"
-        return Verdict("undecided", f"{len(passed)} checks passed, but the run cannot be called healthy: {against}.")
+        odd = "one reading is" if contrary == 1 else f"{contrary} readings are"
+        return Verdict("undecided", f"{len(passed)} checks passed, but {odd} unusual for a sound run.")
     if lead.credence < HEALTH:
         share = f"{100 * lead.credence:.0f} %, and HEALTHY needs {100 * HEALTH:.0f} %"
         return Verdict("undecided", f"{len(passed)} checks passed; the run is healthy with a probability of {share}.")

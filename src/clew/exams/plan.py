@@ -349,7 +349,7 @@ class _Sitting:
         for planned in self.queue():
             left = self.left()
             if left <= 0:
-                self.ended = f"the budget of {self.budget:.0f} s was spent"
+                self.ended = f"stopped at the time limit of {self.budget:.0f} s (--budget gives more)"
                 self.skip_rest("the budget was used up", True)
                 return
             if planned.seconds > left:

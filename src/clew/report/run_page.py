@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from clew import reading
+from clew.case.clues import SENTENCES
 from clew.case.verdict import unusual
 from clew.evidence.words import word
 from clew.knowledge.model import Test
@@ -88,7 +89,7 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
     page.line()
     if not everything:
         name = os.path.basename(facts.folder)
-        counts = f"{len(looked.absent)} checks passed, {len(looked.unclear)} could not run: clew show {name} --all"
+        counts = f"{len(looked.absent)} checks passed, {len(looked.unclear)} did not apply: clew show {name} --all"
         page.say(counts, 0, "", DIM)
         if facts.exams:
             page.say(facts.exams, 0, "", DIM)
@@ -240,7 +241,8 @@ def _signs(looked: Looked, page: Page) -> None:
         place = f"{place_words(clue.where[0])}: " if clue.where else ""
         text = clue.says or f"{clue.test}: {outcome}"
         of = test.scale.of if test.scale is not None else ""
-        figure = next((value for name, value in clue.measured if name == of), None)
+        bare = (clue.test, outcome) not in SENTENCES
+        figure = next((value for name, value in clue.measured if name == of and bare), None)
         measured = f", {of.replace('_', ' ')} {number(figure)}" if figure is not None else ""
         page.say(f"{place}{text.rstrip('.')} ({clue.test}{measured}).", 2, "- ")
 
@@ -252,7 +254,8 @@ def _in_passing(looked: Looked, page: Page, everything: bool) -> None:
     rest = [item for item in looked.seen if item not in own]
     if rest:
         page.line()
-        names = ", ".join(f"{held.clue.test} {outcome}" for held, outcome in rest)
+        tests = looked.tests
+        names = "; ".join(f"{means(tests[held.clue.test], outcome)} ({held.clue.test})" for held, outcome in rest)
         page.say(f"Also seen, possibly consequences: {names}.", 0, "", DIM)
 
 
@@ -267,7 +270,7 @@ def _checked(looked: Looked, facts: RunFacts, page: Page) -> None:
         page.head(f"Passed ({len(looked.absent)})")
         page.say(", ".join(looked.absent), 2, "", DIM)
     if looked.unclear:
-        page.head(f"Could not run ({len(looked.unclear)})")
+        page.head(f"Did not apply, or lacked data or time ({len(looked.unclear)})")
         by_reason: dict[str, list[str]] = {}
         for test, why in looked.unclear:
             by_reason.setdefault(why, []).append(test)

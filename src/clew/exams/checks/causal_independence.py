@@ -66,11 +66,11 @@ def _sees(
     moved = [apart_by(a, b) > 0 for a, b in zip(before, after, strict=True)]
     reader = both_ways(model, at.name) if at is not None else None
     kind = "" if at is None else f"bidirectional {at.kind}" if reader else at.kind
-    behind = f", first seen behind {at.name or at.kind} ({kind})" if at is not None else ""
+    behind = f"; it starts in {at.name or at.kind} ({kind})" if at is not None else ""
     told = Saw("sees_future", cut=cut, effect=gap, positions=sum(moved), stage=at.name or at.kind if at else None)
     told.at(reader, (at.place or lab.place(at.name)) if at is not None else None)
     return told.saying(
-        f"With only the inputs after position {cut} changed, {sum(moved)} of the {cut + 1} outputs up to it move, "
+        f"Changing only the inputs after position {cut} moves {sum(moved)} of the {cut + 1} outputs up to it, "
         f"by up to {gap:.3g}{behind}."
     )
 

@@ -64,7 +64,7 @@ def examine(lab: Lab) -> Answer:
     own = _reached(lab, taught, shown, rate, steps)
     if further(own):
         return Saw("own_does", loss_of_own_rate=own, **figures).saying(
-            f"At the user's rate a copy is at {own:.3g} after {steps} steps, where the run ended at "
+            f"A copy at the run's own rate reached a loss of {own:.3g} in {steps} steps, where the run ended at "
             f"{last:.3g}: something other than the rate held the run back."
         )
     for outcome, factors in (("higher", HIGHER), ("lower", LOWER)):
@@ -75,11 +75,11 @@ def examine(lab: Lab) -> Answer:
                 continue
             figures |= {"other_rate": factor * rate, "loss_of_other_rate": best, "loss_of_own_rate": own}
             return Saw(outcome, **figures).saying(
-                f"At a rate of {factor * rate:.2g} a copy is at {best:.3g} after {steps} steps, on held-out "
-                f"batches; at {rate:.2g} the run was at {last:.3g} after {lab.subject.horizon}."
+                f"A copy trained at a rate of {factor * rate:.2g} reached a loss of {best:.3g} in {steps} steps, on "
+                f"held-out batches; the run, at {rate:.2g}, {last:.3g} in {lab.subject.horizon}."
             )
     return Saw("as_far", **figures).saying(
-        f"No rate from a hundredth to a thousand times the user's gets further in {steps} steps than the run did."
+        f"No rate from a hundredth to a thousand times the run's gets further in {steps} steps than the run did."
     )
 
 
