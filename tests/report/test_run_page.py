@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from clew.case.clues import SENTENCES, answered
+from clew.case.weigh import on_scale
 from clew.knowledge import load
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue
@@ -146,10 +147,12 @@ def test_the_figure_that_decides_stands_in_the_sentence() -> None:
         test = tests[name]
         assert test.outcome(outcome) is not None
         assert test.scale is not None
-        value = {"cosine": -0.7}.get(test.scale.of, 0.128)
+        value = next(
+            held for held in (-0.7, 0.01, 0.12, 0.4, 0.95, 2.0, 4.0, 200.0) if on_scale(test.scale, held) == outcome
+        )
         says = answered(test, ((test.scale.of, value),), outcome, source="log").says
         assert words.partition("{")[0] in says
         assert "{" not in says
     slow = answered(tests["loss_stuck_from_start"], (("largest_relative_change", 0.128),), source="log")
-    text = page(*PASSED, slow)
+    text = " ".join(page(*PASSED, slow).split())
     assert "- the training loss moves by only 13 % of its first value (loss_stuck_from_start)." in text

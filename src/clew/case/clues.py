@@ -68,7 +68,7 @@ def answered(
         where=where,
         reads=(test.reads,),
         source=source,
-        says=says or _said(test, outcome, held) or known.means,
+        says=says or _said(test, outcome, dict(measured)) or known.means,
         reproduce=reproduce,
         version=test.version,
     )
