@@ -4,6 +4,7 @@ import json
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tinyhtml5
@@ -366,3 +367,60 @@ def test_a_clue_that_a_run_does_not_show_is_left_to_the_person(opened: Clew) -> 
     assert said.status == 2
     assert "--evidence" in said.err
     assert opened("case", "close", "--cause", "data.labels_misaligned", "--run", "nothing").status == 2
+
+
+def asked(clew: Clew, complaint: str, domain: str = "general") -> list[str]:
+    clew("case", "new", complaint, "--domain", domain)
+    table = exact.loads(clew("case", "next", "--json", "-").out.splitlines()[-1])
+    return [row["test"] for row in table["next"]]
+
+
+def test_the_number_in_a_complaint_is_an_observation(clew: Clew) -> None:
+    opened = clew("case", "new", "val accuracy stuck at 9 %, 10 classes; train loss goes to 0.02", "--domain", "vision")
+    assert "#2 training_fit: near_zero was entered from your words." in opened.out
+    assert "case clue training_fit" not in opened.out
+    clew("case", "clue", "metric_at_chance", "at_chance")
+    clew("case", "clue", "metric_vs_loss", "loss_falls_metric_flat")
+    table: Any = shown(clew)
+    share = {row["id"]: row["credence"] for row in table["causes"]}
+    assert max(share["data.labels_misaligned"], share["loss.broadcast"]) < 0.01
+    assert table["causes"][0]["id"] == "data.train_val_mismatch"
+    order = [row["test"] for row in table["next"]]
+    assert set(order[:2]) == {"train_batch_in_validation", "train_eval_same_batch"}
+    assert not {"overfit_one_batch", "init_loss", "loss_plateau"} & set(order)
+    assert clew("case", "retract", "2", "--reason", "another run").status == 0
+
+
+@pytest.mark.parametrize(
+    ("complaint", "domain", "wanted", "unwanted"),
+    [
+        ("loss is nan after 200 steps", "general", "first_nonfinite", "loss_nonfinite"),
+        ("loss is nan after 200 steps", "general", "nonfinite_onset", "loss_stuck_from_start"),
+        ("loss 0.69 from the start and never moves", "general", "update_ratio", "loss_stuck_from_start"),
+        ("val accuracy at chance, the training loss falls", "vision", "train_batch_in_validation", "metric_vs_loss"),
+        ("boundary condition not satisfied", "pinn", "boundary_gradient_share", "boundary_error"),
+        ("DQN return stays at 10, never learns", "rl", "value_target_range", "entropy_trend"),
+    ],
+)
+def test_without_a_clue_the_questions_fit_the_complaint(
+    clew: Clew, complaint: str, domain: str, wanted: str, unwanted: str
+) -> None:
+    order = asked(clew, complaint, domain)
+    assert wanted in order
+    assert unwanted not in order
+
+
+def test_what_was_only_said_moves_no_credence_and_gives_way_to_what_was_seen(clew: Clew) -> None:
+    clew("case", "new", "loss is nan after 200 steps")
+    assert shown(clew)["clues"] == []
+    assert "taking your words to mean: at least one training loss" in clew("case", "next").out
+    clew("case", "clue", "loss_nonfinite", "absent")
+    said = clew("case", "next").out
+    assert "taking your words" not in said
+    assert "nonfinite_onset" not in said
+
+
+def test_a_prior_is_shown_as_it_was_given(clew: Clew) -> None:
+    clew("case", "new", "the loss is odd")
+    clew("case", "hypothesis", "the labels are shifted", "--prior", "0.4", "--check", "plot ten pairs")
+    assert "40 %  own.1" in clew("case", "show").out

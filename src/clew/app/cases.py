@@ -16,6 +16,7 @@ from clew.records.case import PARTS, Case
 from clew.records.clue import UNCLEAR, Clue, Value
 from clew.records.place import Place
 from clew.report.view import CaseView, view
+from clew.symptoms.complaint import fits, needless, observations
 
 
 class Options(NamedTuple):
@@ -39,6 +40,7 @@ class RunLine(NamedTuple):
 
 
 NOTHING = Options()
+FITTED = ("training_fit", "near_zero")
 LESS = 0.5
 """A cause that has lost this much of its prior is one that the clues speak against."""
 
@@ -52,7 +54,12 @@ def new(symptom: str, domain: str = "general", script: str = "") -> Case:
     data = {"symptom": symptom, "domain": domain, "setting": "complaint"}
     if script:
         data |= {"script": script, "code": code_digest(script)}
-    return store.create(data)
+    case = store.create(data)
+    if fits(symptom):
+        says = f"in the words of the complaint: {symptom}"
+        log.append(case.folder, "clue", {"clue": make_clue(load(), *FITTED, Options(says=says)).to_json()})
+        case = store.load(case.folder)
+    return case
 
 
 def add_clue(name: str, test: str, outcome: str = "", options: Options = NOTHING) -> tuple[int, Case]:
@@ -371,7 +378,9 @@ def weighed(name: str, all_code: bool = False, most: int = 5) -> CaseView:
     if case.domain not in knowledge.domains:
         raise ClewError(f"the case {case.id} is of a domain {case.domain!r} that this clew does not know.")
     code = code_digest(case.script) if case.script and os.path.exists(case.script) else ""
-    return view(knowledge, case, code, all_code, most, at_hand=at_hand(case))
+    words, tests = case.symptom, knowledge.tests
+    heard = [Clue(test, outcome, reads=(tests[test].reads,)) for test, outcome in observations(words)]
+    return view(knowledge, case, code, all_code, most, at_hand=at_hand(case), heard=heard, needless=needless(words))
 
 
 def read(name: str) -> Case:

@@ -38,8 +38,11 @@ def suggest(symptom: str, most: int = 3) -> list[Suggestion]:
     knowledge = load()
     read = observations(symptom)
     if not read and not said_of(symptom):
-        found = by_words(knowledge, symptom, most, lambda hit: hit.shelf == "test" and hit.entry.role == "symptom")
-        read = [(hit.id, next(item.name for item in hit.entry.outcomes if item.kind == "seen")) for hit in found]
+        odd = {
+            name: [item.name for item in test.outcomes if item.kind == "seen"] for name, test in knowledge.tests.items()
+        }
+        able = {name for name, outcomes in odd.items() if outcomes and knowledge.tests[name].role == "symptom"}
+        read = [(hit.id, odd[hit.id][0]) for hit in by_words(knowledge, symptom, 1, lambda hit: hit.id in able)]
     suggestions = []
     for test, outcome in read[:most]:
         known = knowledge.tests[test].outcome(outcome)

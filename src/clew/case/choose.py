@@ -57,12 +57,14 @@ def choose(
     most: int = 5,
     by_hand: bool = False,
     at_hand: AtHand | None = None,
+    needless: Iterable[str] = (),
 ) -> tuple[Choice, ...]:
-    """The tests most worth making, best first. Tests whose answer is known, or follows from one, are left out."""
+    """The tests most worth making, best first. Tests whose answer is known, or follows from one, are left out, and so
+    are those that are `needless`."""
     given = tuple(clues)
     follows = knowledge.priors.follows
     too_early = {test for _, tests in follows for test in tests} - ruled(follows, weighing.clues)
-    known = settled(knowledge, weighing) | too_early
+    known = settled(knowledge, weighing).union(too_early, needless)
     counts = crowds(
         knowledge, ((clue, held.kind) for clue, held in zip(given, weighing.clues, strict=True) if held.weight > 0.0)
     )

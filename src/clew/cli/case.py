@@ -175,7 +175,10 @@ def act_new(options: Namespace) -> int:
     case = cases.new(" ".join(options.symptom), options.domain, options.script)
     made = page()
     made.say(f"Opened case {case.id}.")
-    found = known.suggest(case.symptom)
+    for held in case.clues:
+        made.say(f"#{held.number} {held.clue.test}: {held.clue.outcome} was entered from your words.")
+    entered = {held.clue.test for held in case.clues}
+    found = [item for item in known.suggest(case.symptom) if item.test not in entered]
     if found:
         made.line()
         made.say("Your words may describe one of these; enter those that you observed:")

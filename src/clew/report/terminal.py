@@ -149,6 +149,9 @@ def advice(seen: CaseView, page: Page) -> Page:
         "compare": "Compare with code that works",
     }
     page.head(titles[held.kind])
+    if seen.heard and held.kind == "observe":
+        words = "; ".join(means(seen.knowledge.tests[clue.test], clue.outcome) for clue in seen.heard)
+        page.say(f"taking your words to mean: {words}", 2, "", DIM)
     page.say(held.says, 2)
     for reference in held.references:
         page.say(_reference(reference), 2, "- ")

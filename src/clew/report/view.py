@@ -1,7 +1,7 @@
 """What there is to say about a case, worked out once for the terminal, the page and the JSON file alike."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from clew.case.verdict import Verdict, judge, unusual
 from clew.case.weigh import Finding, Pull, Subject, Weighing, weigh
 from clew.knowledge.model import Cause, Knowledge
 from clew.records.case import Case, HeldClue, Own
+from clew.records.clue import Clue
 from clew.records.place import Place, told
 
 LEAST_PULL = 0.1
@@ -40,6 +41,8 @@ class CaseView(NamedTuple):
     places: Mapping[str, tuple[Place, ...]] = MappingProxyType({})
     """By cause: lines that were found otherwise than by a clue, such as where a setting was written."""
     at_hand: AtHand | None = None
+    heard: tuple[Clue, ...] = ()
+    """What the complaint says and nobody entered: it counts in choosing what to ask, and moves no credence."""
     own: tuple[Own, ...] = ()
     """Hypotheses of a person's own whose check is still to be made: it comes before all other observations."""
 
@@ -56,16 +59,22 @@ def view(
     most: int = 5,
     by_hand: bool = True,
     at_hand: AtHand | None = None,
+    heard: Iterable[Clue] = (),
+    needless: Iterable[str] = (),
 ) -> CaseView:
     """Weigh a case as it stands. `code` is the digest of the script as it is now, "" when there is none; `by_hand`
-    says whether a person makes the observations, `at_hand` is a run of theirs that clew can read."""
+    says whether a person makes the observations, `at_hand` is a run of theirs that clew can read, `heard` what the
+    complaint says, `needless` the tests that make no sense for it."""
     held = [clue for clue in case.clues if not clue.retracted]
     other = [clue for clue in held if code and clue.code and clue.code != code and not all_code]
     counted = tuple(clue for clue in held if clue not in other)
     subject = Subject(case.domain, case.setting, tuple(own for own in case.own if not own.retracted))
     clues = [item.clue for item in counted]
     weighing = weigh(knowledge, clues, subject)
-    choices = choose(knowledge, weighing, clues, subject, most, by_hand, at_hand)
+    entered = {held.test for held in weighing.clues if held.kind != "unclear"}
+    said = tuple(clue for clue in heard if clue.test not in entered)
+    supposed = weigh(knowledge, [*clues, *said], subject)
+    choices = choose(knowledge, supposed, [*clues, *said], subject, most, by_hand, at_hand, needless)
     own = unchecked(case, weighing)
     advice = advise(knowledge, weighing, clues, choices, case.domain)
     if own and not weighing.findings:
@@ -85,6 +94,7 @@ def view(
         advice,
         _foreseen(case, weighing),
         at_hand=at_hand,
+        heard=said,
         own=own,
     )
 
