@@ -391,3 +391,12 @@ def test_what_was_seen_rules_explanations_out() -> None:
     held = weigh(load(), [Clue("loss_nonfinite", "seen", reads=("loss curve",))], Subject(setting="routine"))
     assert [held.credence(name) for name in ("none.healthy", "none.overfitting", "none.slow")] == [0.0, 0.0, 0.0]
     assert math.fsum([held.unknown, *(share.credence for share in held.shares)]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("test", "outcome"), [("parameters_changed", "some_never"), ("loss_reaches_parameters", "some_missing")]
+)
+def test_a_bias_that_no_loss_reaches_speaks_for_conditions_that_enter_none(test: str, outcome: str) -> None:
+    held = weigh(load(), [answered(load().tests[test], (), outcome, source="observe")], Subject("pinn"))
+    bits = {cause: sum(pull.bits for pull in held.pulls(cause)) for cause in ("pinn.boundary_ignored", "none.healthy")}
+    assert bits["pinn.boundary_ignored"] > 0 > bits["none.healthy"]
