@@ -427,3 +427,63 @@ def test_where_features_are_encoded_apart(tmp_path: Path, categories: str) -> No
         assert first["id"] != "data.train_val_mismatch"
     else:
         assert (first["id"], first["where"][0]["line"]) == ("data.train_val_mismatch", 10)
+
+
+RESAMPLED = """
+def oversample(table):
+    extra = table.sample(9, replace=True)
+    return pd.concat([table, extra])
+
+def balanced(table):
+    return oversample(table)
+
+def main():
+    table = read()
+    table = HELPER(table)
+    train, held = train_test_split(table)
+    train = HELPER(train)
+"""
+
+
+@pytest.mark.parametrize("helper", ["oversample", "balanced"])
+def test_the_call_before_the_split_is_named(helper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = RESAMPLED.replace("HELPER", helper).splitlines()
+    path = str(tmp_path / "a.py")
+    finder = Finder({}, Project({path: lines}), {path: lines}, {})
+    finder.by_cause({"data.leak_split": (Place("a.py", 3), Place("a.py", 12))})
+    assert [place.line for place in finder.known["data.leak_split"]] == [11]
+    finder.by_cause({"data.leak_split": (Place("a.py", 11), Place("a.py", 12))})
+    assert finder.known["data.leak_split"] == ()
+
+
+WINDOWED = """
+def window_mask(length):
+    at = torch.arange(length)
+    return LEAVES
+
+def forward(self, x):
+    scores, allowed = self.scores(x), window_mask(x.shape[1])
+    return APPLIED
+"""
+APPLIED = (
+    'scores.masked_fill(~allowed, float("-inf")).softmax(-1)',
+    "F.scaled_dot_product_attention(x, x, x, attn_mask=allowed)",
+    "torch.where(allowed, scores, -1e9).softmax(-1)",
+)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "applied", "lines"),
+    [("(at[:, None] - at).abs() < 4", applied, [4]) for applied in APPLIED]
+    + [("torch.triu(at[:, None] * at, diagonal=2) == 0", APPLIED[0], [4])]
+    + [("torch.tril(torch.ones(length, length)).bool()", applied, []) for applied in APPLIED],
+)
+def test_the_line_that_makes_the_mask(
+    leaves: str, applied: str, lines: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, text = str(tmp_path / "a.py"), WINDOWED.replace("LEAVES", leaves).replace("APPLIED", applied).splitlines()
+    finder = Finder({}, Project({path: text}), {path: text}, {})
+    finder.by_cause({"arch.causal_leak": (Place("a.py", 8),)})
+    assert [place.line for place in finder.known["arch.causal_leak"]] == lines

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from clew.app.options import Option, of_file, of_source
-from clew.app.slices import Function, Line, Project, Scope, called, named, returned
+from clew.app.slices import Function, Line, Project, Scope, Trail, called, named, returned
 from clew.records.place import SET_HERE, Place
 
 Lines = dict[str, list[Place]]
@@ -141,6 +141,11 @@ WORDS = {
         "gradients are switched off here", (r"no_grad|inference_mode|set_grad_enabled",)
     ),
 }
+MASKS = {"masked_fill": 0, "masked_fill_": 0, "where": 0, "scaled_dot_product_attention": 3}
+"""Calls that apply a mask, and which argument it is."""
+MASK = re.compile(r"(attn_|attention_)?mask$")
+LEAVES = re.compile(r"[<>]=?|\btri[ul]\(")
+CAUSAL = re.compile(r"\btril\((?!.*(diagonal|,\s*-?\d+\s*\)))|\btriu\(.*(diagonal ?= ?|, ?)1\s*\)")
 OF_PARAMETERS = ("loss.disconnected", "arch.unused_parameters")
 OF_TERMS = ("loss.terms_cancel", "loss.wrong_sign", "loss.scale_imbalance")
 GENERATOR = re.compile(r"default_rng|RandomState|manual_seed|random\.seed|\bRandom\(|Generator\(|np\.random\.")
@@ -181,6 +186,9 @@ class Finder:
             )
             lines = [_place(path, line, words.role) for path, line in hits[: words.most]]
             found[cause] = (*options[:1], *lines, *options[1:])
+        for cause, traced in (("arch.causal_leak", self._mask_made), ("data.leak_split", self._called_before)):
+            self.known[cause] = tuple(traced(met.get(cause, ())))
+            found[cause] = (*self.known[cause], *found.get(cause, ()))
         for cause in OF_PARAMETERS:
             found[cause] = (*found.get(cause, ()), *self._uses(met.get(cause, ())))
         found["arch.unused_parameters"] = (*self._cut(met), *found["arch.unused_parameters"])
@@ -250,6 +258,41 @@ class Finder:
             (path, line) for path, held in self.code.items() for line in held if wanted.search(self.text(path, line))
         ]
         return [_place(path, line, "used here") for path, line in hits]
+
+    def _mask_made(self, met: tuple[Place, ...]) -> list[Place]:
+        """Where the mask comes from that the function of the first place applies; plain causal ones are right."""
+        scope = self._scope_of(met[0]) if met else None
+        trail = Trail(self.project)
+        for node in ast.walk(scope.node) if scope is not None else ():
+            if scope is not None and isinstance(node, ast.Call) and called(node) in MASKS:
+                at = MASKS[called(node)]
+                masks = [held.value for held in node.keywords if MASK.match(held.arg or "")] or node.args[at : at + 1]
+                for mask in masks:
+                    trail.follow(scope, mask.left if isinstance(mask, ast.Compare) else mask, node.lineno)
+        texts = [(line, self.text(*line)) for line in trail.lines]
+        made = [line for line, text in texts if LEAVES.search(text) and not CAUSAL.search(text)]
+        return [_place(*line, WORDS["arch.causal_leak"].role) for line in made[:1]]
+
+    def _called_before(self, met: tuple[Place, ...]) -> list[Place]:
+        """The call by which the function that splits had rows changed in another function, the first place."""
+        held = [(scope, place.line or 0) for place in met if (scope := self._scope_of(place)) is not None]
+        others = [(scope, line) for scope, line in held if scope.node is not held[0][0].node]
+        inner = held[0][0].node if others else None
+        if not isinstance(inner, Function):
+            return []
+        outer, split = others[0]
+        names = {inner.name}
+        for _ in range(FULL):
+            calls = [
+                node.lineno for node in ast.walk(outer.node) if isinstance(node, ast.Call) and called(node) in names
+            ]
+            before = [line for line in calls if line <= split]
+            before = [line for line in before if getattr(self.scope(outer.path, line), "node", None) is outer.node]
+            if before:
+                return [_place(outer.path, before[-1], "called before the split here")]
+            users = (scope.node for name in names for scope in self.users.get(name, ()))
+            names = {node.name for node in users if isinstance(node, Function)}
+        return []
 
     def _called_on(self, met: tuple[Place, ...]) -> list[Place]:
         """What the project's own functions and modules that are called on a line give back."""
