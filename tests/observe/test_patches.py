@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from launching import bare, clew_run, script
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -210,3 +211,51 @@ def test_what_the_script_puts_there_itself_stays(tmp_path: Path, monkeypatch: py
         torch.fx.symbolic_trace(nn.ReLU())
         assert F.softmax is own
     assert F.softmax is own
+
+
+OVERRIDES = """
+import enum, traceback
+import torch, torch.nn.functional as F
+from torch.overrides import TorchFunctionMode, resolve_name
+
+x, heard = torch.arange(6.0).view(2, 3), []
+TABLE = {torch.softmax: "softmax", F.cross_entropy: "cross-entropy", torch.Tensor.softmax: "method"}
+
+class Own(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        heard.append(resolve_name(function))
+        return TABLE[function] if function in TABLE else super().__torch_function__(function, types, args, kwargs or {})
+
+class Mode(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        heard.append(resolve_name(function))
+        return function(*args, **(kwargs or {}))
+
+class Choice(enum.Enum):
+    soft, hashed = torch.softmax, hash
+
+own = x.as_subclass(Own)
+print(torch.softmax(own, 1), F.cross_entropy(own, torch.tensor([0, 1])), own.softmax(1), list(Choice.__members__))
+torch.sigmoid(own)
+with Mode():
+    F.cross_entropy(x, torch.tensor([0, 1])), torch.softmax(x, 1), x.softmax(1)
+print(heard)
+for wrong in (lambda: hash([]), lambda: torch.softmax(x), lambda: F.cross_entropy(x, x[:1])):
+    try:
+        wrong()
+    except Exception:
+        print(traceback.format_exc())
+model = torch.nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for step in range(4):
+    optimizer.zero_grad()
+    model(x).pow(2).mean().backward()
+    optimizer.step()
+"""
+
+
+def test_overrides_of_torch_hear_what_they_hear_bare(tmp_path: Path) -> None:
+    script(tmp_path, OVERRIDES)
+    under = clew_run(tmp_path, "--quiet", "train.py")
+    assert (under.status, under.out) == (0, bare(tmp_path, "train.py").out)

@@ -108,7 +108,7 @@ class Hooks:
         self.tracing = torch._C._get_tracing_state
         self.has_cuda = torch.version.cuda is not None or torch.version.hip is not None
         self.recorder.say = self.trouble
-        self.recorder.crowded, self.recorder.shield = torch._C._len_torch_function_stack, torch._C.DisableTorchFunction
+        self.recorder.shield = torch._C.DisableTorchFunction
         taps.install(self)
         self.attach()
         _installed.add(self)
@@ -237,7 +237,7 @@ class Hooks:
         recorder = self.recorder
         grad = self.grad_enabled()
         root = stack[0] if stack else module
-        if self._is_empty(output):
+        if self.only_shapes(output):
             return
         if not self._is_model(root):
             if not stack and recorder.wants("aside"):
@@ -267,9 +267,12 @@ class Hooks:
             held = self.learning[id(module)] = (weakref.ref(module), has)
         return held[1]
 
-    def _is_empty(self, output: Any) -> bool:
-        """Whether the call only worked out shapes."""
-        return isinstance(output, self.torch.Tensor) and output.is_meta
+    def only_shapes(self, output: Any) -> bool:
+        """Whether a call only worked out shapes. Subclasses and modes of the script do not hear the question."""
+        if not isinstance(output, self.torch.Tensor):
+            return False
+        with self.recorder.shield():
+            return bool(output.is_meta)
 
     def _name(self, root: Any, module: Any) -> str:
         held = self.roots.get(id(root))

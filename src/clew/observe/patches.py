@@ -40,8 +40,17 @@ class Unbound(functools.partial[Any]):
     def __class__(self) -> Any:
         return type(self.__wrapped__)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Unbound:
-        return self
+    if hasattr(functools.partial, "__get__"):  # an Enum takes what has one for a method
+
+        def __get__(self, instance: Any, owner: Any = None) -> Unbound:
+            return self
+
+    def __eq__(self, other: object) -> bool:
+        """As torch hands the original to a subclass of Tensor, whose table has the replacement."""
+        return original(other) is original(self)
+
+    def __hash__(self) -> int:
+        return hash(self.__wrapped__)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(vars(self)["__wrapped__"], name)
@@ -157,5 +166,5 @@ def _replaces(value: Any) -> bool:
 def unframe(error: BaseException) -> None:
     """Take the frame that has just caught an exception out of its traceback; a bare `raise` does not add it again."""
     trace = error.__traceback__
-    if trace is not None and trace.tb_next is not None:
+    if trace is not None:
         error.__traceback__ = trace.tb_next

@@ -12,6 +12,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from clew.observe import alive
@@ -72,8 +73,7 @@ class Recorder:
         self.told = 0  # events so far: what several watches share can tell by it that it has seen one already
         self.ending = False  # True once the run has ended and what was seen is written for the last time
         self.busy = False  # True while clew itself calls torch: hooks then stay silent
-        self.crowded: Callable[[], int] = int  # whether modes of the script would see what clew calls
-        self.shield: Callable[[], Any] = type(None)  # keeps clew's calls out of them
+        self.shield: Callable[[], Any] = nullcontext  # keeps clew's calls from modes and subclasses of the script
         self.rank: tuple[int, int] | None = None
         self.also_write: Callable[[], None] | None = None
         self.say: Callable[[str], None] | None = None  # for what no test can answer for
@@ -375,13 +375,11 @@ class Quiet(Unwarned):
         recorder = self._recorder
         super().__enter__()
         self._was, recorder.busy = recorder.busy, True
-        self._shield = recorder.shield() if recorder.crowded() else None
-        if self._shield is not None:
-            self._shield.__enter__()
+        self._shield = recorder.shield()
+        self._shield.__enter__()
 
     def __exit__(self, *_: object) -> None:
-        if self._shield is not None:
-            self._shield.__exit__(None, None, None)
+        self._shield.__exit__(None, None, None)
         self._recorder.busy = self._was
         super().__exit__()
 

@@ -80,7 +80,7 @@ def _tell_loss(hooks: Hooks, name: str, parameters: list[str], args: Any, kwargs
     try:
         recorder = hooks.recorder
         look = hooks.looking()
-        if not recorder.wants("loss", look) or result.is_meta:
+        if not recorder.wants("loss", look) or hooks.only_shapes(result):
             return
         given = {**dict(zip(parameters, args, strict=False)), **kwargs}
         first, second = given.pop(parameters[0], None), given.pop(parameters[1], None)
@@ -120,7 +120,7 @@ def _function(hooks: Hooks, name: str, original: Any) -> Any:
 def _tell_function(hooks: Hooks, name: str, args: Any, kwargs: Any, result: Any) -> None:
     recorder = hooks.recorder
     first = args[0] if args else kwargs.get("input")
-    if isinstance(first, hooks.torch.Tensor) and not first.is_meta:
+    if isinstance(first, hooks.torch.Tensor) and not hooks.only_shapes(first):
         options = dict(kwargs)
         further = ("p", "dim") if name == "normalize" else ("dim",)
         options.update(zip(further, args[1:], strict=False))
