@@ -95,7 +95,9 @@ def test_a_run_in_brief_is_the_whole_answer(tmp_path: Path) -> None:
     assert set(table) <= {"schema", "command", "verdict", "causes", "result", "next", "run"}
     assert table["verdict"] == "fault"
     lead = table["causes"][0]
-    assert set(lead) == {"id", "credence", "kind", "where", "says", "check"}
+    assert set(lead) == {"id", "credence", "kind", "where", "says", "seen", "fix", "check"}
+    assert lead["fix"] not in lead["says"]
+    assert any("softmax" in text for text in lead["seen"])
     assert (lead["id"], lead["kind"]) == ("loss.double_softmax", "finding")
     assert lead["where"][0]["line"] == 10
     assert not any(row["id"].startswith("none.") for row in table["causes"])
@@ -104,7 +106,7 @@ def test_a_run_in_brief_is_the_whole_answer(tmp_path: Path) -> None:
     assert len(report) <= brief.LINES
     assert "FAULT  train.py: 12 steps" in report[0]
     assert "train.py:10" in report[1]
-    assert "raw scores" in " ".join(report)
+    assert any(row.startswith("  fix: Return the raw scores") for row in report)
     assert table["run"]["id"] in report[-1]
     words = ["show", "last", "--brief", "--json", "-"]
     again = subprocess.run([sys.executable, "-m", "clew", *words], cwd=tmp_path, capture_output=True, text=True)
@@ -154,6 +156,23 @@ def test_what_a_person_makes_is_proposed_without_seconds() -> None:
     assert "next: loss_surface (by hand). Draw it." in "\n".join(brief.page(full, Page()).lines)
     made = {**full, "next": [{**step, "by": "exam"}]}
     assert "next: loss_surface (4 min). Draw it." in "\n".join(brief.page(made, Page()).lines)
+
+
+def test_a_closed_case_and_an_exam_by_name_give_their_own_answer() -> None:
+    closed = {"cause": "loss.double_softmax", "evidence": "loss_input_kind is logits"}
+    full = {
+        "command": "case show",
+        "verdict": "undecided",
+        "causes": [],
+        "run": {"id": "c"},
+        "case": {"closed": closed},
+    }
+    lines = brief.page(full, Page()).lines
+    assert lines[0] == "Case closed: loss.double_softmax. loss_input_kind is logits"
+    made = Page()
+    made.lines = [f"answer {n}" for n in range(9)]
+    exam = {**full, "command": "exam", "exams": {"only": ["overfit_one_batch"]}}
+    assert brief.page(exam, made).lines == [f"answer {n}" for n in range(9)]
 
 
 def test_what_contradicts_health_is_said_in_short_too() -> None:

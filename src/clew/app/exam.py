@@ -355,6 +355,7 @@ def to_json(done: Done) -> dict[str, Any]:
     }
     table["exams"] = {
         "budget_s": done.request.budget,
+        "only": list(done.request.only),
         "step_s": examined.plan.step,
         "plan": [
             {"exam": item.exam.name, "test": item.exam.test, "estimate_s": item.seconds, "why": item.why}

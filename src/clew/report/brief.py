@@ -17,7 +17,7 @@ LINES, BYTES = 15, 2048
 FEW = 4
 """A report of so many lines is short as it is."""
 CAUSES = 3
-OF_A_CAUSE = ("id", "credence", "kind", "where", "says", "check")
+OF_A_CAUSE = ("id", "credence", "kind", "where", "seen", "fix", "check")
 SIZES = ((8, 400), (5, 250), (3, 250), (3, 160), (3, 90), (2, 80), (1, 60), (1, 20), (0, 20))
 """How many items of a list and characters of a text may stay: the first pair that fits is taken."""
 
@@ -37,10 +37,15 @@ def _chosen(full: dict[str, Any]) -> dict[str, Any]:
         return {**_chosen(full["report"]), "command": full["command"], "run": {"id": full["run"]["id"]}}
     if "causes" not in full or "verdict" not in full:
         return full
-    causes = [{name: row.get(name) for name in OF_A_CAUSE} for row in _told(full)]
+    causes = [{"says": _gloss(row), **{name: row[name] for name in OF_A_CAUSE if name in row}} for row in _told(full)]
     held = {name: full[name] for name in ("schema", "command", "verdict") if name in full} | {"causes": causes}
     held |= {name: full[name] for name in ("result",) if name in full}
     return held | {"next": full.get("next", [])[:1], "run": {"id": full.get("run", {}).get("id", "")}}
+
+
+def _gloss(row: dict[str, Any]) -> str:
+    """What a cause is; its fix has a field of its own."""
+    return str(row["says"]).removesuffix(row.get("fix", "")).strip()
 
 
 def _told(full: dict[str, Any]) -> list[dict[str, Any]]:
@@ -64,9 +69,17 @@ def _cut(value: Any, items: int, text: int, depth: int = 0) -> Any:
 def page(full: Any, made: Page) -> Page:
     """The report in few lines: the verdict with its causes where the result has one, else how the report begins."""
     inner = full.get("report") if isinstance(full, dict) and isinstance(full.get("report"), dict) else full
-    if not isinstance(inner, dict) or "causes" not in inner or "verdict" not in inner or 0 < len(made.lines) <= FEW:
+    if (
+        not isinstance(inner, dict)
+        or "causes" not in inner
+        or "verdict" not in inner
+        or 0 < len(made.lines) <= FEW
+        or (inner.get("exams") or {}).get("only")
+    ):
         return cut(made)
     short = Page(made.columns, made.colour)
+    if closing := (inner.get("case") or {}).get("closed"):
+        some(short, f"Case closed: {closing['cause']}. {closing['evidence']}".strip(), "", 2)
     _heading(inner, short)
     findings = [row for row in inner["causes"] if row.get("kind") == "finding"]
     shown = findings[:CAUSES] or (_told(inner) if inner["verdict"] in ("fault", "suspect") else [])
@@ -76,9 +89,13 @@ def page(full: Any, made: Page) -> Page:
     for index, row in enumerate(shown):
         places = [str(Place.from_json(place)) for place in row.get("where", [])[:1]]
         short.line(short.paint(f"{', '.join([*places, row['id']])} ({percent(row['credence'])})", BOLD))
-        some(short, row["says"], "  ", 3 if index == 0 else 1)
+        some(short, _gloss(row), "  ", 2 if index == 0 else 1)
         if index == 0:
-            some(short, f"this is wrong if: {row['check']}", "  ", 2)
+            for text in row.get("seen", [])[:1] if row["kind"] == "finding" else []:
+                some(short, text, "  seen: ", 2)
+            if row.get("fix"):
+                some(short, row["fix"], "  fix: ", 3)
+            some(short, row["check"], "  this is wrong if: ", 3)
     if not findings and inner.get("next"):
         first = inner["next"][0]
         cost = "by hand" if first.get("by") == "person" else seconds(first["cost_s"])

@@ -171,6 +171,8 @@ def causes_json(seen: CaseView) -> list[dict[str, Any]]:
                 "clues": list(finding.clues),
                 "says": f"{_sentence(cause.gloss)} {cause.mend}",
                 "check": cause.refute,
+                "fix": cause.mend,
+                "seen": [seen.counted[index].clue.says for index in finding.clues],
             }
         )
     own = {item.id: item for item in seen.case.own}
@@ -189,6 +191,8 @@ def causes_json(seen: CaseView) -> list[dict[str, Any]]:
                 "clues": sorted(support),
                 "says": _sentence(held.gloss) if held else own[share.cause].says,
                 "check": held.refute if held else own[share.cause].check,
+                "fix": held.mend if held else "",
+                "seen": [seen.counted[index].clue.says for index in sorted(support)],
             }
         )
     return rows
