@@ -414,6 +414,8 @@ def test_seeds_that_decide_are_seen() -> None:
 
     held = [(x, F.relu(x[:, :1]) * 3) for x, _ in classes(32, 8)]
     assert outcome("seed_spread", of(partial(Sgd, lr=0.1), seeded(fragile), held, F.mse_loss)) == "wide"
+    begun = of(partial(Sgd, lr=0.1), seeded(fragile), held, lambda o, t: F.mse_loss(o, t) + 10)
+    assert "how fast they begin" in why("seed_spread", begun), "most of the loss is still there"
 
 
 def test_steady_seeds_are_silent_and_old_weights_unclear() -> None:

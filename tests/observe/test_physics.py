@@ -24,6 +24,7 @@ from clew.observe.watch import Watch
 from clew.observe.watches.condition_outweighed import ConditionOutweighed
 from clew.observe.watches.derivatives_used import DerivativesUsed
 from clew.observe.watches.first_nonfinite import FirstNonfinite
+from clew.observe.watches.loss_term_sizes import LossTermSizes
 from clew.observe.watches.physical_parameter_track import PhysicalParameterTrack
 from clew.observe.watches.physical_units import PhysicalUnits
 from clew.observe.watches.residual_scale import ResidualScale
@@ -243,6 +244,34 @@ def test_units_of_order_one_are_in_order(tmp_path: Path, loop: Loop) -> None:
     found = answers(tmp_path, loop, *WATCHES)
     assert found["physical_units"]["outcome"] == "of_order_one"
     assert found["residual_scale"]["outcome"] == "comparable"
+
+
+def poisson(steps: int = 200) -> None:
+    """Begins with a residual a thousand times the boundary term, which counts a hundredfold; both fall."""
+    net = solution(1, 32)
+    optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
+    ends = torch.tensor([[0.0], [1.0]])
+    for _ in range(steps):
+        x = torch.rand(64, 1, requires_grad=True)
+        pde = ((derivative(derivative(net(x), x), x) + math.pi**2 * torch.sin(math.pi * x)) ** 2).mean()
+        loss = pde + 100 * (net(ends) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize(
+    ("loop", "sizes", "scale"),
+    [
+        (poisson, "comparable", "comparable"),
+        (partial(poisson, steps=12), "one_dominates", "apart"),
+        (partial(heat, **RAW, steps=120), "one_dominates", "apart"),
+    ],
+    ids=["both fall", "too short to tell", "raw units"],
+)
+def test_terms_that_both_fall_outweigh_none(tmp_path: Path, loop: Loop, sizes: str, scale: str) -> None:
+    found = answers(tmp_path, loop, LossTermSizes, ResidualScale)
+    assert (found["loss_term_sizes"]["outcome"], found["residual_scale"]["outcome"]) == (sizes, scale), found
 
 
 def test_terms_that_weights_balance_are_no_fault(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def judge(knowledge: Knowledge, weighing: Weighing, clues: Sequence[Clue] = ()) 
         return Verdict("undecided", f"{len(passed)} checks passed; the run is healthy with a probability of {share}.")
     if seen:
         # Of fifty checks on a sound run one or two come out odd: the weighing says whether that means anything.
-        return Verdict("healthy", f"{len(passed)} checks passed; the other observations are usual in sound runs.")
+        return Verdict("healthy", f"{len(passed)} checks passed; what else was seen is common in sound runs.")
     return Verdict("healthy", f"All {len(passed)} checks that ran passed.")
 
 

@@ -89,7 +89,7 @@ def _judge(judged: Judged, wrong: torch.Tensor, batches: Sequence[Batch]) -> Ans
     if share >= max(PAIR_SHARE, expected + PAIR_EXCESS) and _tail(most, len(wrong), expected) < SURE:
         return Saw("systematic", **figures, label=label, said=said, share=round(share, 4)).saying(
             f"{most} of the {len(wrong)} most confident mistakes predict {said} for label {label}; "
-            f"{expected * len(wrong):.2g} would be expected."
+            f"evenly spread it would be {expected * len(wrong):.2g}."
         )
     trait, apart = _trait(judged, wrong, batches)
     if max(apart, 1 - apart) >= APART:

@@ -25,7 +25,8 @@ from clew.records.clue import Answer, Reading, Unclear
 SEEDS = 5
 STEPS = 80
 MEASURED = 4
-LEAST_GAIN = 0.1
+LEAST_GAIN, UNDER_WAY = 0.1, 0.25
+"""What the copies must gain of the first loss, and what they must for a wide spread to be more than the way there."""
 WIDE = 0.2
 SURELY = 0.65
 """The true deviation is above this share of that of five values in 19 of 20 cases, by the chi-squared distribution."""
@@ -53,6 +54,8 @@ def examine(lab: Lab) -> Answer:
             f"the deviation over {SEEDS} seeds is {spread:.2g} of the gain, which so few seeds cannot "
             "distinguish from a fifth"
         )
+    if spread > WIDE and len(finite) == SEEDS and gain < UNDER_WAY * abs(start):
+        return Unclear(f"{STEPS} steps gain {gain / abs(start):.0%} of the loss: seeds differ in how fast they begin")
     return Reading(
         std_over_gain=spread,
         initial=start,

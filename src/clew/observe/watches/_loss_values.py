@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from clew.observe.watch import LossCall
 
 READ = 100_000
 CLASSES = ("cross_entropy", "nll_loss")
+
+ENDS, LEFT = 5, 0.25
+
+
+def all_fell(looks: Sequence[Sequence[float]]) -> bool:
+    """Whether the terms of a loss all end below a quarter of where they began: then none outweighs another."""
+    alike = [look for look in looks if len(look) == len(looks[-1])]
+    if len(alike) < 2 * ENDS:
+        return False
+    first, last = ([*map(statistics.median, zip(*ends, strict=True))] for ends in (alike[:ENDS], alike[-ENDS:]))
+    return all(end <= LEFT * start for start, end in zip(first, last, strict=True))
 
 
 def plain(value: Any) -> bool:

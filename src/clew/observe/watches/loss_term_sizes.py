@@ -8,7 +8,7 @@ Why it matters: where one term exceeds another by orders of magnitude, that term
 Cannot tell: size from influence; two or more terms of other kinds written by hand.
 Silent when: the small term carries an explicit weight well below the others', since somebody chose it; a term is
 exactly zero or switched off for the moment, or begins small and grows, as the divergence of a code does: the smaller
-ratio counts, of all looks and of those in the second half of the run.
+ratio counts, of all looks and of those in the second half of the run; every term falls below a quarter of its start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from clew.observe.watch import Answer, Backward, LossCall, Watch, when_sampled
 from clew.observe.watches._loss_graph import Made, Term, divergence, square_value, terms, value_of
-from clew.observe.watches._loss_values import plain, total
+from clew.observe.watches._loss_values import ENDS, all_fell, plain, total
 from clew.observe.watches._network_lines import line_of
 from clew.records.clue import Reading, Saw, Unclear
 
@@ -57,6 +57,7 @@ class LossTermSizes(Watch):
         self.looked_up = 0
         self.calls = Made(64)
         self.ratios: list[tuple[int, float]] = []  # with the step
+        self.looks: list[list[float]] = []  # the first and the last, without weights
         self.unreadable = self.most = 0
         self.widest = 1.0
         self.where: tuple[Place | None, ...] = ()
@@ -108,6 +109,8 @@ class LossTermSizes(Watch):
         if ratio > self.widest:
             self.widest, self.where = ratio, (largest.place, smallest.place, event.place)
         self._keep(event, ratio, parts)
+        self.looks.append([held.size / held.weight for held in sizes])
+        del self.looks[ENDS:-ENDS]
 
     def _sizes(self, event: Backward, parts: list[Term]) -> list[Size] | None:
         """Every term that counts at present; None when one drowns in rounding or more than one cannot be read."""
@@ -156,5 +159,9 @@ class LossTermSizes(Watch):
             return Unclear("no backward was seen on a loss with a graph")
         late = [ratio for step, ratio in self.ratios if 2 * step >= self.ratios[-1][0]]
         ratios = late, [ratio for _, ratio in self.ratios]
-        reading = Reading(largest_over_smallest=min(map(statistics.median, ratios)), terms=self.most)
-        return reading.at(*dict.fromkeys(place for place in self.where if place is not None))
+        ratio = min(map(statistics.median, ratios))
+        places = dict.fromkeys(place for place in self.where if place is not None)
+        if all_fell(self.looks):
+            says = f"the largest term is {ratio:.3g} times the smallest, and each falls below a quarter of its start"
+            return Saw("comparable", largest_over_smallest=ratio, terms=self.most).at(*places).saying(says)
+        return Reading(largest_over_smallest=ratio, terms=self.most).at(*places)

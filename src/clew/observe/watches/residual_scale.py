@@ -5,7 +5,7 @@ takes the step at which they were nearest to each other: the residual of a fresh
 
 Why it matters: squares of raw physical units differ by many orders of magnitude, and the optimiser sees the largest.
 Cannot tell: raw units from badly chosen weights; terms of other kinds than means and sums of squares.
-Silent when: the derivatives serve a penalty on gradients.
+Silent when: the derivatives serve a penalty on gradients; every term falls below a quarter of its start.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 
 from clew.observe.watch import Answer
+from clew.observe.watches._loss_values import all_fell
 from clew.observe.watches._physics_terms import Solved
-from clew.records.clue import Reading, Unclear
+from clew.records.clue import Reading, Saw, Unclear
 
 FIRST = 50
 
@@ -34,5 +35,8 @@ class ResidualScale(Solved):
                 found.append(math.log10(max(sizes) / min(sizes)))
         if not found:
             return Unclear("the loss has only one term whose value can be read")
+        if all_fell([[part.value for part in parts] for _, parts in self.equations.parts]):
+            says = f"the largest is 10^{min(found):.2g} times the smallest, and each falls below a quarter of its start"
+            return Saw("comparable", log10_term_ratio=min(found)).at(self.equations.place).saying(says)
         reading = Reading(log10_term_ratio=min(found), terms=max(map(len, early)))
         return reading if self.equations.place is None else reading.at(self.equations.place)
