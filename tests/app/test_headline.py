@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from launching import clew_run, ended, script, start
 
 from clew.app.cause_lines import Finder
@@ -14,6 +15,8 @@ from clew.app.source_clues import source_clues
 from clew.case.clues import answered
 from clew.case.conduct import as_seen
 from clew.case.weigh import Finding, Subject, Weighed, Weighing, weigh
+from clew.exams.checks.causal_independence import _unmasked
+from clew.exams.subject import Seen
 from clew.knowledge import load
 from clew.observe.watches._rl_lines import bounding, computing
 from clew.records.clue import Clue
@@ -317,6 +320,103 @@ def test_the_line_that_makes_targets_without_a_reward(tmp_path: Path, monkeypatc
     monkeypatch.chdir(tmp_path)
     Path("d.py").write_text("\ntarget = a.gamma * tq(ns).max(1).values * (1 - d.float())\nloss = f(pred, target)\n")
     assert computing("targets", Place("d.py", 3))[0].line == 2
+    Path("e.py").write_text("d = Categorical(pi(o))\npl = torch.min(ratio * A, ratio.clamp(0.8, 1.2) * A).mean()\n")
+    assert computing("policy loss", Place("e.py", 1))[0].line == 2
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_without_a_mask_is_named_at_its_softmax(masked: bool) -> None:
+    scores = torch.ones(2, 4, 5, 5).softmax(-1)
+    weights = scores.tril() if masked else scores
+    seen = [Seen("b", kind, value) for kind, value in (("softmax", weights), ("matmul", torch.ones(2, 5, 8)))]
+    assert _unmasked(seen, seen[1], 5) is (None if masked else seen[0])
+
+
+MIXED = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+x, y = torch.randn(600, 20), torch.randint(5, (600,))
+
+def shuffled(x, y):
+    return x[torch.randperm(len(x))], y[torch.randperm(len(y))]
+
+x, y = shuffled(x, y)
+model = nn.Sequential(nn.Linear(20, 32), nn.ReLU(), nn.Linear(32, 5))
+optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+for epoch in range(12):
+    for at in range(0, 500, 50):
+        loss = nn.functional.cross_entropy(model(x[at : at + 50]), y[at : at + 50])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        print("epoch", epoch, "val_acc", (model(x[500:]).argmax(1) == y[500:]).float().mean().item())
+"""
+
+
+def test_a_fault_that_stands_out_comes_with_its_line_and_fix(tmp_path: Path) -> None:
+    script(tmp_path, MIXED)
+    lines = clew_run(tmp_path, "--json", "out.json", "train.py").out.splitlines()
+    table = json.loads((tmp_path / "out.json").read_text())
+    assert (table["verdict"], table["causes"][0]["kind"]) == ("fault", "hypothesis")
+    assert table["causes"][0]["fix"] == "Draw one permutation and index both with it."
+    assert table["causes"][0]["where"][0]["line"] == 8
+    assert any(line.startswith("train.py:8: labels do not belong") for line in lines)
+    assert "  fix: Draw one permutation and index both with it." in lines
+
+
+def test_a_scaler_fitted_on_held_out_rows_alone_is_no_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "from sklearn.preprocessing import StandardScaler\nsv = StandardScaler().fit(Xva)\nXva = sv.transform(Xva)\n"
+    Path("scale.py").write_text(text)
+    read, _ = source_clues(load(), ["scale.py"])
+    (one,) = (held for held in read if held.outcome != "absent")
+    assert (one.test, one.where[0].line) == ("source_data_train_val_mismatch", 2)
+    Path("again.py").write_text(
+        "from sklearn.model_selection import train_test_split\nfrom sklearn.preprocessing import StandardScaler\n"
+        "sc = StandardScaler()\nX_train, X_val, y_train, y_val = train_test_split(X, y)\n"
+        "X_train = sc.fit_transform(X_train)\nX_val = sc.fit_transform(X_val)\nmodel.score(X_val, y_val)\n"
+    )
+    read, _ = source_clues(load(), ["again.py"])
+    assert [held.test for held in read if held.outcome != "absent"] == ["source_data_leak_split"]
+
+
+REFITTED = """
+import numpy as np, torch
+from torch import nn
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(1500, 12)) * rng.uniform(0.1, 50, 12) + 5
+y = (X[:, 0] / X[:, 0].std() > X[:, 1] / X[:, 1].std()).astype(np.float32)
+X_train, X_val, y_train, y_val = map(torch.tensor, train_test_split(X, y, test_size=0.2, random_state=0))
+scaler = StandardScaler()
+X_train = torch.tensor(scaler.fit_transform(X_train), dtype=torch.float32)
+X_val = torch.tensor(scaler.fit_transform(X_val), dtype=torch.float32)
+model = nn.Linear(12, 1)
+optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+bce = nn.BCEWithLogitsLoss()
+for epoch in range(6):
+    for b in torch.randperm(len(X_train)).split(64):
+        loss = bce(model(X_train[b]).squeeze(1), y_train[b])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        print("epoch", epoch, "val_loss", bce(model(X_val).squeeze(1), y_val).item())
+"""
+
+
+def test_what_lint_and_the_run_say_of_one_line_is_one_fault(tmp_path: Path) -> None:
+    script(tmp_path, REFITTED)
+    said = " ".join(clew_run(tmp_path, "--json", "out.json", "train.py").out.split())
+    causes = json.loads((tmp_path / "out.json").read_text())["causes"]
+    (one,) = (cause for cause in causes if cause["kind"] == "finding")
+    assert (one["id"], one["where"][0]["line"]) == ("data.train_val_mismatch", 13)
+    assert "scaler.transform(X_val)" in one["says"]
+    assert said.count("CLW501") == 1
 
 
 STEP = """

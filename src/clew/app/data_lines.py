@@ -121,7 +121,7 @@ class Reader:
         encoded = next(filter(None, found_by), [])
         encoded.sort(key=lambda place: not HELD_OUT.search(self._named(place)))
         found["data.labels_encoded_apart"] = encoded[:FEW]
-        found["data.train_val_mismatch"] = self._other_way(way)
+        found["data.train_val_mismatch"] = self._other_way(way, "fit_before_split=each_by_itself" in seen)
         return {cause: tuple(places[:3]) for cause, places in found.items() if places}
 
     # --- from the places that the run left
@@ -211,12 +211,14 @@ class Reader:
         written = ((line, self._text(line).partition("#")[0]) for line in lines)
         return [self._place(line, role) for line, text in written if wanted.search(text) and not IMPORTS.match(text)]
 
-    def _other_way(self, training: list[Line]) -> list[Place]:
+    def _other_way(self, training: list[Line], apart: bool) -> list[Place]:
         """Where the data outside training is prepared: scaled, then what is done for it alone."""
         other = self._trail("loader_elsewhere", 0, True) or self._called_with("evaluated")
         own = [line for line in other if line not in training]
         alone = [*self._doing(own, SCALES, "scaled here"), *self._doing(own, MAKES.pattern, FIRST_TENSOR)]
         shared = self._doing(other, SCALES, "scaled here")
+        if apart and (fitted := self._doing(other, r"\.fit(_transform)?\(", "fitted here")):
+            return fitted[:1]
         loaders = self.lines.get("loader_elsewhere", [])[:1]
         made = [place._replace(role="the evaluation loader is created here") for place in loaders]
         branches = [self._place(line, NOT_TRAINING) for line in self.project.without("train")]

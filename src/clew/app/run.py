@@ -28,6 +28,7 @@ from clew.archive.model import PAGE, REPORT, RUN, Run, SourceFile
 from clew.archive.runs import signal_name
 from clew.case.clues import join
 from clew.case.verdict import Verdict, without
+from clew.case.weigh import Finding
 from clew.errors import ClewError
 from clew.home import private
 from clew.knowledge.base import load
@@ -334,7 +335,22 @@ def placed(seen: CaseView, held: Run) -> CaseView:
     findings = tuple(
         item._replace(where=told(places.get(item.cause, ()), item.where)) for item in seen.weighing.findings
     )
-    return seen._replace(weighing=seen.weighing._replace(findings=findings), places=places)
+    return seen._replace(weighing=seen.weighing._replace(findings=_by_line(seen, findings)), places=places)
+
+
+def _by_line(seen: CaseView, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """On a line at which the run shows a fault, what lint alone says is that fault by another name."""
+    read = [item for item in findings if all(seen.counted[index].clue.source == "lint" for index in item.clues)]
+    shown = {item.where[0][:2]: item for item in reversed(findings) if item.where and item not in read}
+    merged = list(findings)
+    for item in read:
+        held = shown.get(item.where[0][:2]) if item.where else None
+        if held is not None:
+            merged.remove(item)
+            merged = [
+                one._replace(clues=(*one.clues, *item.clues)) if one.cause == held.cause else one for one in merged
+            ]
+    return tuple(merged)
 
 
 def met_by(seen: CaseView) -> dict[str, Met]:

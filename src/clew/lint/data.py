@@ -13,7 +13,7 @@ from clew.lint.script import Script, text
 from clew.lint.value import Context
 
 HELD_OUT = re.compile(
-    r"(^|_)(test|val|valid|validation|dev|holdout|te|oos|eval)(_|$|\d)|(^|_)[xy]_?(test|val|te)", re.I
+    r"(^|_)(test|val|va|valid|validation|dev|holdout|te|oos|eval)(_|$|\d)|(^|_)[xy]_?(test|val|te|va$)", re.I
 )
 
 

@@ -20,7 +20,7 @@ from clew.report.plots import HEIGHT, WIDTH
 from clew.report.run_page import RunFacts
 from clew.report.terminal import sentence
 from clew.report.text import number, seconds
-from clew.report.view import CaseView, guesses, telling
+from clew.report.view import CaseView, found, guesses, telling
 
 AROUND = 2
 MOST_QUOTES = 2
@@ -92,7 +92,7 @@ def _ended(facts: RunFacts, seen: CaseView) -> str:
 def _findings(seen: CaseView, facts: RunFacts, source: Sources) -> list[dict[str, Any]]:
     rows = []
     placed: set[int] = set()
-    for finding in seen.weighing.findings:
+    for finding in found(seen):
         cause = seen.cause(finding)
         held = [seen.counted[index] for index in finding.clues]
         tests = [seen.knowledge.tests[item.clue.test] for item in held]

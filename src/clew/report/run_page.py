@@ -15,11 +15,12 @@ from clew.records.masked import masked_text
 from clew.records.place import Place
 from clew.report.terminal import VERDICT_COLOURS, means, next_tests, sentence
 from clew.report.text import BOLD, DIM, RED, Page, number, percent, seconds
-from clew.report.view import CaseView, guesses, telling
+from clew.report.view import CaseView, found, guesses, telling
 
 SHOWN = 3
 MOST_TRAININGS = 6
 FAILED = "its instrument failed"
+USABLE = ("batch", "epoch", "step", "steps", "rows", "rows_affected", "examples")
 
 
 class DataFile(NamedTuple):
@@ -106,7 +107,8 @@ def body(seen: CaseView, facts: RunFacts, page: Page, everything: bool) -> "Look
     if seen.weighing.findings:
         _in_passing(looked, page, everything)
     else:
-        _signs(looked, page)
+        told = {seen.counted[index].clue.test for item in found(seen) for index in item.clues}
+        _signs(looked._replace(seen=[item for item in looked.seen if item[0].clue.test not in told]), page)
         if verdict.word != "healthy" and looked.seen:
             possible(seen, page)
             next_tests(seen, page, most=2, timed=True)
@@ -159,7 +161,7 @@ def place_words(place: Place) -> str:
 
 
 def findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
-    for finding in seen.weighing.findings:
+    for finding in found(seen):
         cause = seen.cause(finding)
         page.line()
         place = f"{place_words(finding.where[0])}: " if finding.where else ""
@@ -184,10 +186,11 @@ def findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
 
 
 def _figures(clue: Clue, test: Test) -> list[str]:
-    """Figures that the sentence leaves out and a reader can use: counts, and the one that decides the outcome."""
+    """Figures that the sentence leaves out and a reader can use: the one that decides the outcome, and
+    those that say where or how much."""
     told = set(clue.says.translate(dict.fromkeys(map(ord, "(),.:;"), " ")).split())
     of = test.scale.of if test.scale else ""
-    held = [(name, value) for name, value in clue.measured if name == of or type(value) is int]
+    held = [(name, value) for name, value in clue.measured if name == of or (type(value) is int and name in USABLE)]
     return [f"{name.replace('_', ' ')} {number(value)}" for name, value in held if str(value) not in told]
 
 
@@ -216,9 +219,10 @@ def _quote(place: Place, page: Page) -> None:
 
 def possible(seen: CaseView, page: Page) -> None:
     """The causes worth a line, with what speaks for and against them and what would refute them."""
-    held = guesses(seen)
+    stands = [item.cause for item in found(seen)]
+    held = [item for item in guesses(seen) if item.cause not in stands]
     if held:
-        page.head("Possible causes")
+        page.head("Other causes" if stands else "Possible causes")
     for item in held:
         cause = seen.knowledge.causes[item.cause]
         page.say(f"{cause.gloss} ({item.cause}).", 2, f"{percent(item.credence):>5}  ")

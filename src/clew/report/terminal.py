@@ -79,7 +79,7 @@ def _observation(page: Page, held: HeldClue, outcome: str, left_out: str = "") -
     if clue.measured:
         parts.append("Measured " + ", ".join(f"{name} {number(value)}" for name, value in clue.measured) + ".")
     if clue.where:
-        parts.append("At " + "; ".join(str(place) for place in clue.where) + ".")
+        parts.append("At " + "; ".join(dict.fromkeys(map(str, clue.where))) + ".")
     if left_out:
         parts.append(f"[{left_out}]")
     page.say(" ".join(parts), 2, f"#{held.number} ".ljust(5), *((DIM,) if left_out else ()))
@@ -98,7 +98,7 @@ def _findings(seen: CaseView, page: Page) -> None:
     for finding in seen.weighing.findings:
         cause = seen.cause(finding)
         numbers = ", ".join(f"#{seen.counted[index].number}" for index in finding.clues)
-        places = "; ".join(str(place) for place in finding.where)
+        places = "; ".join(dict.fromkeys(map(str, finding.where)))
         page.say(
             f"{finding.cause}{f' at {places}' if places else ''}: {cause.gloss}.",
             2,

@@ -115,6 +115,20 @@ def telling(seen: CaseView, cause: str) -> list[Pull]:
     return [pull for pull in pulls if cause != "none.healthy" or pull.bits > 0 or pull.clue not in passed]
 
 
+def found(seen: CaseView) -> tuple[Finding, ...]:
+    """The findings; where a fault stands out without one, the explanation that does, at the line that lint read."""
+    if seen.weighing.findings or seen.verdict.word != "fault":
+        return seen.weighing.findings
+    lead = seen.weighing.shares[0]
+    if lead.cause not in seen.knowledge.causes:
+        return ()
+    support = [pull.clue for pull in telling(seen, lead.cause) if pull.bits > 0]
+    where = told(seen.places.get(lead.cause, ()), (place for i in support for place in seen.counted[i].clue.where))
+    read = tuple(index for index in support if seen.counted[index].clue.fix)
+    lines = (place for index in read for place in seen.counted[index].clue.where[:1])
+    return (Finding(lead.cause, lead.credence, read, tuple(dict.fromkeys((*lines, *where)))),)
+
+
 def guesses(seen: CaseView) -> tuple[Explanation, ...]:
     """The explanations worth showing. That nothing is wrong comes last, and means nothing alone. Where somebody
     complained and nothing was found, all stay on the table."""
@@ -176,12 +190,15 @@ def causes_json(seen: CaseView) -> list[dict[str, Any]]:
             }
         )
     own = {item.id: item for item in seen.case.own}
+    stands = {item.cause: item for item in found(seen)}
     last = "none.healthy" if seen.verdict.word in ("fault", "suspect") else ""
     for share in sorted(seen.weighing.shares, key=lambda share: share.cause == last):
         held = seen.knowledge.causes.get(share.cause)
         support = [pull.clue for pull in telling(seen, share.cause) if pull.bits > 0]
         clues = (place for index in support for place in seen.counted[index].clue.where)  # the strongest clue first
         places = told(seen.places.get(share.cause, ()), clues)
+        if held and share.cause in stands:
+            held, places = seen.cause(stands[share.cause]), stands[share.cause].where
         rows.append(
             {
                 "id": share.cause,

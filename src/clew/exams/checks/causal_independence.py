@@ -56,7 +56,8 @@ def examine(lab: Lab) -> Answer:
             before, after = first[: cut + 1], second[: cut + 1]
             gap = apart_by(before, after)
             if gap > tolerance(before):
-                return _sees(lab, model, cut, gap, before, after, _first_seeing(seen, seen_again, cut, stream))
+                first = _first_seeing(seen, seen_again, cut, stream)
+                return _sees(lab, model, cut, gap, before, after, _unmasked(seen, first, stream.length) or first)
     return Saw("causal", positions=stream.length)
 
 
@@ -206,6 +207,14 @@ def _on_the_way(value: torch.Tensor, stream: Stream) -> torch.Tensor | None:
 def outputs_by_position(output: Any, stream: Stream) -> list[torch.Tensor]:
     found = [by_position(value, stream) for value in tensors(output) if is_values(value)]
     return [value for value in found if value is not None]
+
+
+def _unmasked(seen: list[Seen], at: Seen | None, length: int) -> Seen | None:
+    """The softmax before that gives weight to later positions: the product behind it is where they first show."""
+    before = seen[: next((number for number, one in enumerate(seen) if one is at), 0)]
+    last = next((one for one in reversed(before) if one.kind == "softmax"), None)
+    square = last is not None and last.value.dim() > 2 and last.value.shape[-2:] == (length, length)
+    return last if last is not None and square and bool(last.value.triu(1).any()) else None
 
 
 def _first_seeing(seen: list[Seen], again: list[Seen], cut: int, stream: Stream) -> Seen | None:

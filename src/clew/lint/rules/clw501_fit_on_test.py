@@ -35,14 +35,15 @@ def check(script: Script) -> Iterator[Hit]:
             continue
         kind = learner(script, call.func.value)
         if kind:
-            edit = None
-            if call.func.attr == "fit_transform" and fitted_before(script, call):
+            edit, again = None, fitted_before(script, call)
+            if call.func.attr == "fit_transform" and again:
                 whole = script.source(call.func.value)
                 edit = Fix("only transform", True, (script.replace(call.func, f"{whole}.transform"),))
             yield Hit(
                 call,
                 f"{kind} is fitted on {name}: held-out data must only be transformed.",
                 fix=edit,
+                cause="" if again else "data.train_val_mismatch",
             )
 
     yield from by_helper(script)

@@ -40,8 +40,9 @@ def goes_plain(script: Script, name: str, split: Split) -> bool:
         if text(node) != name:
             continue
         above = script.parent(node)
-        if not isinstance(above, ast.Attribute) or above.attr not in ("fit", "fit_transform", "mean_", "scale_"):
-            call = script.parent(above) if isinstance(above, ast.Attribute) and above.attr == "transform" else None
+        if not isinstance(above, ast.Attribute) or above.attr not in ("fit", "mean_", "scale_"):
+            gives = isinstance(above, ast.Attribute) and above.attr in ("transform", "fit_transform")
+            call = script.parent(above) if gives else None
             if not isinstance(call, ast.Call) or not call.args or roots(call.args[0])[:1] != [split.made[0]]:
                 return False
     scope = split.where.block.scope

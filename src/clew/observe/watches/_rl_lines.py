@@ -42,7 +42,7 @@ LOOKED_FOR = {
         3,
     ),
     "advantages": Names(r"adv|gae", ("ret", "val", "gae|lam", "std|norm"), 2),
-    "policy loss": Names(r"(policy|actor|pg|pi)_?loss", ("ratio|log_?p", "adv", "critic|^q"), 3),
+    "policy loss": Names(r"(policy|actor|pg|pi)_?loss|^(pl|pg)$", ("ratio|log_?p", "adv", "critic|^q"), 3),
     "entropy": Names(r"^$", ("^ent(ropy)?(_|$)", "ent(ropy)?_?(coef|weight|beta|bonus|scale)|alpha"), 1),
     "target network": Names(r"^$", ("target|tgt", "tau|polyak|lerp_|copy_|load_state_dict|soft|sync"), 2),
     "made flat": Names(

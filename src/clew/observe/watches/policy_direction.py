@@ -38,7 +38,11 @@ class PolicyDirection(Studied):
         middle = float(np.median(values))
         figures = {"correlation": middle, "batches": len(values)}
         if middle < -CLEAR and max(values) < 0:
-            return Saw("against", **figures).at(*computing("policy loss", place), place)
+            says = (
+                f"The correlation of advantage and change of log-probability is negative in all {len(values)} batches, "
+                f"with a median of {middle:.2g}: actions that did well become less likely."
+            )
+            return Saw("against", **figures).saying(says).at(*computing("policy loss", place), place)
         if middle > 0:
             return Saw("along", **figures).at(place)
         return Unclear("the updates are not clearly related to the value estimates")
