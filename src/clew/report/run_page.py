@@ -164,7 +164,7 @@ def findings(seen: CaseView, facts: RunFacts, page: Page) -> None:
     for finding in found(seen):
         cause = seen.cause(finding)
         page.line()
-        place = f"{place_words(finding.where[0])}: " if finding.where else ""
+        place = f"{place_words(finding.where[0]._replace(role=None))}: " if finding.where else ""
         page.say(f"{place}{cause.gloss}", 0, "", BOLD)
         if finding.where:
             _quote(finding.where[0], page)

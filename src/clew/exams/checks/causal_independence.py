@@ -56,8 +56,8 @@ def examine(lab: Lab) -> Answer:
             before, after = first[: cut + 1], second[: cut + 1]
             gap = apart_by(before, after)
             if gap > tolerance(before):
-                first = _first_seeing(seen, seen_again, cut, stream)
-                return _sees(lab, model, cut, gap, before, after, _unmasked(seen, first, stream.length) or first)
+                at = _first_seeing(seen, seen_again, cut, stream)
+                return _sees(lab, model, cut, gap, before, after, _unmasked(seen, at, stream.length) or at)
     return Saw("causal", positions=stream.length)
 
 

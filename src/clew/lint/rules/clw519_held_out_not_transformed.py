@@ -41,8 +41,8 @@ def goes_plain(script: Script, name: str, split: Split) -> bool:
             continue
         above = script.parent(node)
         if not isinstance(above, ast.Attribute) or above.attr not in ("fit", "mean_", "scale_"):
-            gives = isinstance(above, ast.Attribute) and above.attr in ("transform", "fit_transform")
-            call = script.parent(above) if gives else None
+            moved = isinstance(above, ast.Attribute) and above.attr in ("transform", "fit_transform")
+            call = script.parent(above) if above is not None and moved else None
             if not isinstance(call, ast.Call) or not call.args or roots(call.args[0])[:1] != [split.made[0]]:
                 return False
     scope = split.where.block.scope
