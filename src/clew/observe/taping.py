@@ -118,11 +118,11 @@ class Taper(Watch):
         self.over = True
         self.why = self.why or why
         self.roll.clear()
+        self._off()
 
     def forked(self) -> None:
         self.folder = ""
         self.end()
-        self._off()
 
     def _where(self) -> tuple[Any, str, int]:
         stack = self.hooks.stack
