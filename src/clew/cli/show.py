@@ -32,7 +32,7 @@ def arguments(parser: ArgumentParser, _: str = "") -> None:
     what.add_argument("--output", action="store_true", help="the script's output")
     what.add_argument("--metrics", metavar="NAME", help="one quantity by step; NAME/PART for one module or parameter")
     what.add_argument("--code", nargs="?", const="", metavar="FILE", help="the source files it used, or one of them")
-    what.add_argument("--all", action="store_true", help="every check: seen, passed, or why it could not run")
+    what.add_argument("--all", action="store_true", help="every check: seen, passed, or why it did not apply")
     json_argument(parser)
     parser.add_argument("--html", metavar="FILE", help="write its HTML report")
     parser.set_defaults(act=act)
