@@ -28,6 +28,8 @@ def weighing(sound: float, **shares: float) -> Weighing:
         (0.45, {"none__healthy": 0.37, "hp__lr_too_low": 0.3}, "suspect"),
         (0.30, {"none__healthy": 0.25, "hp__lr_too_low": 0.1}, "suspect"),
         (0.30, {"none__slow": 0.45, "hp__lr_too_low": 0.1}, "suspect"),
+        (0.79, {"none__overfitting": 0.57, "none__healthy": 0.22}, "suspect"),
+        (0.95, {"none__overfitting": 0.57, "none__healthy": 0.38}, "undecided"),
         (0.30, {"none__healthy": 0.2, "hp__lr_too_low": 0.6}, "fault"),
     ],
 )

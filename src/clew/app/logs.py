@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from clew.app.known import known_domain
 from clew.case.clues import answered, join, unclear
+from clew.case.conduct import is_null
 from clew.case.verdict import Verdict, contradicts
 from clew.errors import ClewError
 from clew.knowledge.base import load
@@ -246,7 +247,9 @@ def _verdict(seen: CaseView) -> Verdict:
     tests = seen.knowledge.tests
     signs = [held for held in seen.weighing.clues if held.kind == "seen" and tests[held.test].role == "symptom"]
     if seen.verdict.word in ("healthy", "undecided") and any(contradicts(seen.knowledge, held) for held in signs):
-        return Verdict("suspect", "The symptoms may well be harmless.")
+        lead = seen.weighing.shares[0].cause
+        covered = is_null(seen.knowledge, lead) and lead != "none.healthy"
+        return Verdict("suspect", seen.verdict.says if covered else "The symptoms may well be harmless.")
     return seen.verdict
 
 

@@ -61,7 +61,8 @@ def judge(knowledge: Knowledge, weighing: Weighing, clues: Sequence[Clue] = ()) 
         if is_null(knowledge, lead.cause) and lead.cause != "none.healthy":
             if lead.cause == "none.overfitting" and (figures := _overfitting(weighing, clues)):
                 return Verdict("suspect", f"Overfitting, most likely: {figures} ({lead.cause}).")
-            return Verdict("suspect", f"Most likely {knowledge.causes[lead.cause].gloss} ({lead.cause}).")
+            word = "undecided" if weighing.sound >= HEALTH else "suspect"
+            return Verdict(word, f"Most likely {knowledge.causes[lead.cause].gloss} ({lead.cause}).")
         if lead.credence > LOCALISED:
             return Verdict("suspect", "The symptoms may well be harmless.")
         return Verdict("suspect", "There are symptoms of a fault, and no single cause stands out yet.")

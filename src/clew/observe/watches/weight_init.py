@@ -28,8 +28,8 @@ from clew.observe.watches._where import parameter_places
 from clew.records.clue import Reading, Unclear
 from clew.records.place import Place
 
-LARGE, SMALL = 10.0, 0.05
 USUAL = 0.58
+LARGE, SMALL = 10 * USUAL, 0.05
 NARROWEST = 8
 """Fan-ins below this say little about a scale."""
 WALKS = 8
