@@ -85,13 +85,20 @@ def test_one_run(archive: Clew) -> None:
         "id": "loss.double_softmax",
         "kind": "finding",
         "credence": 0.97,
-        "where": [{"file": "train.py", "line": 4}],
+        "where": [{"file": "train.py", "line": 4}] * 2,
     }
     Path(run.path("report.json")).write_text(json.dumps({"schema": "clew/1", "causes": [cause]}))
     said = archive("show", "last", "--json", "out.json")
     assert said.status == 1
     assert fits(said)
-    for words in ("FAULT", "loss.double_softmax at train.py:4", "0.025", "epoch 1 loss 2.3", "seed 1", "1 more: norm"):
+    for words in (
+        "FAULT",
+        "loss.double_softmax at train.py:4:",
+        "0.025",
+        "epoch 1 loss 2.3",
+        "seed 1",
+        "1 more: norm",
+    ):
         assert words in said.out
     assert "\033" not in said.out
     table = exact.loads(Path("out.json").read_text())

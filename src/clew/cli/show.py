@@ -113,7 +113,7 @@ def _causes(report: dict[str, Any] | None, made: Page) -> None:
     if chosen := findings or rows[:3]:
         made.head("Found" if findings else "What it may be")
     for row in chosen:
-        places = "; ".join(str(Place.from_json(place)) for place in _rows(row.get("where")))
+        places = "; ".join(dict.fromkeys(str(Place.from_json(place)) for place in _rows(row.get("where"))))
         says = f"{row.get('id', '')}{f' at {places}' if places else ''}: {row.get('says', '')}"
         made.say(says, 2, f"{percent(row['credence']):>5}  ")
 

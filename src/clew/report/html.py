@@ -72,7 +72,7 @@ def _data(seen: CaseView) -> dict[str, Any]:
             {
                 "id": finding.cause,
                 "credence": finding.credence,
-                "where": "; ".join(str(place) for place in finding.where),
+                "where": "; ".join(dict.fromkeys(map(str, finding.where))),
                 "clues": [seen.counted[index].number for index in finding.clues],
                 "cause": seen.cause(finding),
             }
