@@ -155,6 +155,8 @@ def test_what_a_person_makes_is_proposed_without_seconds() -> None:
     full = {"command": "log", "verdict": "undecided", "causes": [], "run": {}, "next": [step]}
     assert "next: loss_surface (by hand). Draw it." in "\n".join(brief.page(full, Page()).lines)
     made = {**full, "next": [{**step, "by": "exam"}]}
+    assert "next: loss_surface. Draw it." in "\n".join(brief.page(made, Page()).lines), "no run is at hand"
+    made["command"] = "exam"
     assert "next: loss_surface (4 min). Draw it." in "\n".join(brief.page(made, Page()).lines)
 
 

@@ -211,6 +211,8 @@ def test_without_an_agent_an_entropy_loss_is_a_loss(log: Clew) -> None:
 def test_reports_say_outcomes_in_words(log: Clew) -> None:
     said = " ".join(log(str(LOGS / "nanogpt_nan.log")).out.split())
     assert not re.search(r"even if|loss_nonfinite(:| )seen|takes \d", said)
+    brief = log(str(LOGS / "nanogpt_nan.log"), "--brief").out
+    assert re.search(r"next: \w+\. ", brief), "no seconds where no run is at hand"
     assert "If hp.lr_too_high" in said or "If num." in said or "If data.nonfinite" in said
 
 

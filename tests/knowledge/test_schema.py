@@ -179,4 +179,4 @@ def test_what_a_person_makes_is_offered_without_seconds() -> None:
     assert "clew loss" not in told
     assert "made by hand" in told
     choice = Choice("loss_surface", 0.5, 245.0, (("loss.saturated", "dead_zone", 0.8),))
-    assert _prediction(choice, known.tests["loss_surface"]).endswith("Worth 0.50 bits, made by hand.")
+    assert _prediction(choice, known.tests["loss_surface"], timed=True).endswith("Worth 0.50 bits, made by hand.")

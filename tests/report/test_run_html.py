@@ -265,8 +265,8 @@ def test_what_is_not_worth_a_line_is_left_out() -> None:
     seen = seen_by(FOUND, *PASSED, clue("loss_stuck_from_start", "stuck"), clue("update_ratio", "tiny"))
     part = section(parsed(run_html(seen, FACTS, RUN, source)), "If that is not it")
     cards = [words(card.find(".//code")) for card in part.iter("div") if card.get("class") == "card"]
-    assert 1 < len(cards) == len([item for item in seen.explanations if item.credence >= 0.03])
-    assert "none.healthy" not in cards[:-1]
+    assert 1 < len(cards) <= 3
+    assert "none.healthy" not in cards, "beside a finding it is no explanation"
     assert all(choice.gain > 0.03 for choice in seen.choices)
 
 

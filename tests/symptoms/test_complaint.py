@@ -87,6 +87,8 @@ FIRST = {
     "training takes longer with every epoch": "step_time_trend=grows",
     "the loss doesn't decrease": "loss_stuck_from_start=stuck",
     "gradient norm is zero": "gradient_by_depth=zero",
+    "val loss stuck, accuracy fine": "loss_stuck_from_start=stuck",
+    "val loss 0.5 never falls": "loss_stuck_from_start=stuck",
     "learned viscosity goes to zero": "physical_parameter_track=at_zero_or_bound",
 }
 

@@ -6,7 +6,7 @@ from clew.errors import ClewError, did_you_mean
 from clew.knowledge.base import load
 from clew.knowledge.model import Knowledge, Test
 from clew.knowledge.search import Found, by_id, by_words, near
-from clew.symptoms.complaint import observations, said_of
+from clew.symptoms.complaint import FLAT, observations, said_of
 
 
 def known_domain(name: str) -> str:
@@ -43,6 +43,8 @@ def suggest(symptom: str, most: int = 3) -> list[Suggestion]:
         }
         able = {name for name, outcomes in odd.items() if outcomes and knowledge.tests[name].role == "symptom"}
         read = [(hit.id, odd[hit.id][0]) for hit in by_words(knowledge, symptom, 1, lambda hit: hit.id in able)]
+    if not read and any(one.quantity == "loss" and one.move in FLAT for one in said_of(symptom)):
+        read = [("loss_stuck_from_start", "stuck"), ("train_val_gap", "val_much_worse")]  # only validation was named
     suggestions = []
     for test, outcome in read[:most]:
         known = knowledge.tests[test].outcome(outcome)

@@ -98,8 +98,9 @@ def page(full: Any, made: Page) -> Page:
             some(short, row["check"], "  this is wrong if: ", 3)
     if not findings and inner.get("next"):
         first = inner["next"][0]
-        cost = "by hand" if first.get("by") == "person" else seconds(first["cost_s"])
-        some(short, f"next: {first['test']} ({cost}). {first.get('says', '')}", "", 2)
+        timed = inner["command"] in ("run", "exam")
+        cost = " (by hand)" if first.get("by") == "person" else f" ({seconds(first['cost_s'])})" if timed else ""
+        some(short, f"next: {first['test']}{cost}. {first.get('says', '')}", "", 2)
     if inner["command"] in ("run", "exam") and (name := inner["run"].get("id")):
         short.line(f"all of it: clew show {name}", DIM)
     short.lines = short.lines[:LINES]

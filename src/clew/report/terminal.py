@@ -71,11 +71,8 @@ def _observations(seen: CaseView, page: Page) -> None:
 
 def _observation(page: Page, held: HeldClue, outcome: str, left_out: str = "") -> None:
     clue = held.clue
-    parts = [f"{clue.test}: {outcome}."]
-    if clue.outcome == "unclear":
-        parts.append(f"{clue.why}.")
-    elif clue.says:
-        parts.append(sentence(clue.says))
+    says = clue.why if clue.outcome == "unclear" else clue.says or outcome.replace("_", " ")
+    parts = [f"{sentence(says).rstrip('.')} ({clue.test}{' unclear' if clue.outcome == 'unclear' else ''})."]
     if clue.measured:
         parts.append("Measured " + ", ".join(f"{name} {number(value)}" for name, value in clue.measured) + ".")
     if clue.where:

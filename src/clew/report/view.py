@@ -130,8 +130,8 @@ def found(seen: CaseView) -> tuple[Finding, ...]:
 
 
 def guesses(seen: CaseView) -> tuple[Explanation, ...]:
-    """The explanations worth showing. That nothing is wrong comes last, and means nothing alone. Where somebody
-    complained and nothing was found, all stay on the table."""
+    """The explanations worth showing. That nothing is wrong comes last, and means nothing alone or beside a finding.
+    Where somebody complained and nothing was found, all stay on the table."""
     if seen.case.setting == "complaint" and not seen.weighing.findings:
         return seen.explanations
     parts = {item.cause: item.part for item in seen.explanations}
@@ -141,7 +141,8 @@ def guesses(seen: CaseView) -> tuple[Explanation, ...]:
         if share.credence >= LEAST_SHARE or parts.get(share.cause) == "own"
     ]
     others = [item for item in held if item.cause != "none.healthy"][:MOST_GUESSES]
-    return (*others, *(item for item in held if item.cause == "none.healthy" and others))
+    nothing = [item for item in held if item.cause == "none.healthy" and others and not seen.weighing.findings]
+    return (*others, *nothing)
 
 
 def _foreseen(case: Case, weighing: Weighing) -> tuple[str, ...]:
