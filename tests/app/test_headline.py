@@ -409,6 +409,19 @@ for epoch in range(6):
 """
 
 
+def test_a_line_worth_a_look_is_the_line_of_a_fault_that_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m.py").write_text("from torch import nn\nmodel = nn.Sequential(nn.Linear(9, 5), nn.LogSoftmax(dim=0))\n")
+    read, _ = source_clues(load(), ["m.py"])
+    clues = [*read, answered(load().tests["softmax_axis"], (), "wrong", where=(Place("m.py", 9),), source="observe")]
+    weighing = weigh(load(), clues)
+    (finding,) = weighing.findings
+    assert (finding.cause, finding.where[0].line) == ("loss.wrong_dim", 2)
+    assert as_seen(load(), finding, clues, weighing).mend == "Take the last axis."
+
+
 def test_what_lint_and_the_run_say_of_one_line_is_one_fault(tmp_path: Path) -> None:
     script(tmp_path, REFITTED)
     said = " ".join(clew_run(tmp_path, "--json", "out.json", "train.py").out.split())

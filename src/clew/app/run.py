@@ -28,7 +28,7 @@ from clew.archive.model import PAGE, REPORT, RUN, Run, SourceFile
 from clew.archive.runs import signal_name
 from clew.case.clues import join
 from clew.case.verdict import Verdict, without
-from clew.case.weigh import Finding
+from clew.case.weigh import Finding, names_line
 from clew.errors import ClewError
 from clew.home import private
 from clew.knowledge.base import load
@@ -52,7 +52,6 @@ NOT_DRAWN = (
 MOST_NEXT = 5
 MOST_FORETOLD = 5
 LEADING = 8
-SURE = ("certain", "likely")
 SHORTEST, BUDGET = 10.0, 60.0
 
 
@@ -370,7 +369,7 @@ def met_by(seen: CaseView) -> dict[str, Met]:
     read = {
         held.clue.test: held.clue.where[:1]
         for held, weighed in zip(seen.counted, seen.weighing.clues, strict=True)
-        if held.clue.source == "lint" and weighed.outcome in SURE
+        if names_line(held.clue, weighed.outcome)
     }
     found = {}
     for share in seen.weighing.shares[:LEADING]:

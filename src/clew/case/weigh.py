@@ -398,13 +398,23 @@ def _findings(
     return _without_consequences(knowledge, findings)
 
 
+def names_line(clue: Clue, outcome: str) -> bool:
+    """Whether lint names the line of a fault that was seen. What is only worth a look counts where it is the one such
+    line of the model or the loss; in data many such lines are meant."""
+    alone = len(clue.where) == 1 and clue.test.startswith(("source_loss_", "source_arch_"))
+    return clue.source == "lint" and (outcome in ("certain", LIKELY) or (outcome == "look" and alone))
+
+
 def _with_source(
     knowledge: Knowledge, finding: Finding, clues: tuple[Clue, ...], weighed: tuple[Weighed, ...]
 ) -> Finding:
     """With what lint read of the same cause, whose line is the one to change."""
     for index, (clue, held) in enumerate(zip(clues, weighed, strict=True)):
-        sure = clue.source == "lint" and held.kind == "seen" and held.outcome != "look" and held.weight > 0.0
-        if sure and knowledge.tests[clue.test].decisive[0].cause == finding.cause:
+        if (
+            held.weight > 0.0
+            and names_line(clue, held.outcome)
+            and knowledge.tests[clue.test].decisive[0].cause == finding.cause
+        ):
             where = dict.fromkeys((*clue.where[:1], *finding.where, *clue.where))
             return finding._replace(clues=tuple(dict.fromkeys((*finding.clues, index))), where=tuple(where))
     return finding
