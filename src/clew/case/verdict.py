@@ -59,9 +59,9 @@ def judge(knowledge: Knowledge, weighing: Weighing, clues: Sequence[Clue] = ()) 
         if stands_out:
             return Verdict("suspect", "Your own explanation leads by its prior; no observation supports it yet.")
         if is_null(knowledge, lead.cause) and lead.cause != "none.healthy":
-            if lead.cause == "none.overfitting" and (figures := _overfitting(weighing, clues)):
-                return Verdict("suspect", f"Overfitting, most likely: {figures} ({lead.cause}).")
             word = "undecided" if weighing.sound >= HEALTH else "suspect"
+            if lead.cause == "none.overfitting" and (figures := _overfitting(weighing, clues)):
+                return Verdict(word, f"Overfitting, most likely: {figures} ({lead.cause}).")
             return Verdict(word, f"Most likely {knowledge.causes[lead.cause].gloss} ({lead.cause}).")
         if lead.credence > LOCALISED:
             return Verdict("suspect", "The symptoms may well be harmless.")
