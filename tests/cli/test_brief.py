@@ -1,9 +1,11 @@
 """The short form of every command, and JSON as the last line of standard output."""
 
 import json
+import os
 import subprocess
 import sys
 from argparse import ArgumentParser, _SubParsersAction
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +188,18 @@ def test_what_contradicts_health_is_said_in_short_too() -> None:
     log = {**full, "command": "log", "run": {"id": "train.log", "steps": 30, "seconds": 0.0}}
     assert brief.page(log, Page()).lines[0].startswith("NOTHING FOUND  train.log.")
     assert lines[1] == "seen: train.py:9: it reads train"
+
+
+def test_a_result_goes_through_links_and_into_pipes(clew: Clew, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "out.json").write_text("")
+    (tmp_path / "link.json").symlink_to(tmp_path / "there" / "out.json")
+    os.mkfifo(tmp_path / "pipe")
+    assert clew("why", "loss.double_softmax", "--json", "link.json").status == 0
+    assert (tmp_path / "link.json").is_symlink()
+    expected = (tmp_path / "there" / "out.json").read_text()
+    with ThreadPoolExecutor(1) as pool:
+        read = pool.submit((tmp_path / "pipe").read_text)
+        assert clew("why", "loss.double_softmax", "--json", "pipe").status == 0
+        assert read.result(timeout=60) == expected != ""
+    assert (tmp_path / "pipe").is_fifo()

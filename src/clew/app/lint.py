@@ -132,7 +132,8 @@ def mended(wish: Wish, unsafe: bool, write: bool) -> Mended:
 
 
 def replace(path: str, text: str, encoding: str) -> None:
-    """Write a file in one go, with the line ends and in the encoding that it had."""
+    """Write a file in one go, with the line ends and in the encoding that it had. A link stays a link."""
+    path = os.path.realpath(path)
     part = f"{path}.part-{os.getpid()}"
     try:
         with open(part, "w", encoding=encoding, newline="") as file:

@@ -159,14 +159,18 @@ def answer(
 
 
 def save(path: str, text: str) -> None:
-    """Write a file in one go: an interrupted or refused write leaves what was there before."""
-    part = f"{path}.part-{os.getpid()}"
+    """Write a file in one go: an interrupted or refused write leaves what was there before. A link stays a link, and a
+    device or a pipe is written to."""
+    target = os.path.realpath(path)
+    whole = not os.path.exists(target) or os.path.isfile(target)
+    part = f"{target}.part-{os.getpid()}" if whole else target
     try:
         with open(part, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
-        os.replace(part, path)
+        if whole:
+            os.replace(part, target)
     except OSError as error:
-        if os.path.exists(part):
+        if whole and os.path.exists(part):
             os.unlink(part)
         raise ClewError(f"cannot write {path}: {error.strerror}.") from error
 
