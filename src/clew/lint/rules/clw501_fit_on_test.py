@@ -197,8 +197,10 @@ def base_name(node: object) -> str:
 def fitted_before(script: Script, call: ast.Call) -> bool:
     """Whether the same object was fitted earlier, so that transform alone works."""
     assert isinstance(call.func, ast.Attribute)
-    said, order = text(call.func.value), script.where(call).order
+    said, order = text(call.func.value), (script.where(call).order, call.end_lineno or 0, call.end_col_offset or 0)
     return bool(said) and any(
-        isinstance(other.func, ast.Attribute) and text(other.func.value) == said and script.where(other).order < order
+        isinstance(other.func, ast.Attribute)
+        and text(other.func.value) == said
+        and (script.where(other).order, other.end_lineno or 0, other.end_col_offset or 0) < order
         for other in script.calls("fit", "fit_transform")
     )
