@@ -131,6 +131,26 @@ def test_weights_of_a_loss_that_are_turned_round(tmp_path: Path, kind: str, turn
         assert "F." in text_at(answer)
 
 
+@pytest.mark.parametrize(
+    ("order", "power", "outcome"),
+    [([3, 1, 0, 4, 2], 1.0, "weighs_less"), ([0, 1, 2, 3, 4], 1.0, "unclear"), ([3, 1, 0, 4, 2], 0.2, "unclear")],
+)
+def test_inverse_frequencies_of_other_classes(tmp_path: Path, order: list[int], power: float, outcome: str) -> None:
+    def loop() -> None:
+        torch.manual_seed(0)
+        y = torch.arange(5).repeat_interleave(torch.tensor([40, 60, 300, 120, 480]))[torch.randperm(1000)]
+        model, x = nn.Linear(5, 5), torch.randn(1000, 5)
+        weight = (1 / torch.bincount(y).float()[order]) ** power
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for part in torch.arange(1000).reshape(10, 100):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[part]), y[part], weight=weight).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+    answer = answers(tmp_path, loop, SamplerWeights)["sampler_weights"]
+    assert answer["outcome"] == outcome, answer
+
+
 @pytest.mark.parametrize(("weigh", "causes"), [(frequency, ["data.class_imbalance"]), (inverse, [])])
 def test_the_imbalance_is_named(tmp_path: Path, weigh: Any, causes: list[str]) -> None:
     assert first_finding(tmp_path, partial(trained, weigh))[1] == causes

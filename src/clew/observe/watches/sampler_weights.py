@@ -6,6 +6,7 @@ counted as they come.
 
 Why it matters: such weights are there to even the classes out. The frequency of a class in the place of its inverse
 takes from the rare ones what little they had, and the model never meets them.
+Inverse frequencies that were given to the classes in another order are told from four classes on.
 Cannot tell: classes that are drawn less often on purpose.
 Silent when: the weights follow no column of labels, all examples weigh the same, or the data set keeps no labels.
 """
@@ -44,6 +45,11 @@ WEIGHED = {"cross_entropy": "weight", "nll_loss": "weight", "binary_cross_entrop
 ENOUGH = 100
 UNEVEN, TURNED = 2.0, 1.5
 """How far the largest class must outnumber the smallest, and outweigh it, for weights to be turned round."""
+
+
+SEVERAL = 4  # classes: fewer weights of any kind fit frequencies in some order
+ALIKE, APART = 0.25, 0.7
+"""Deviation of the logarithm of weight times count: what counts of sampled steps allow, and a factor of two."""
 
 
 class Drawn(NamedTuple):
@@ -139,6 +145,12 @@ class SamplerWeights(Watch):
                     f"the rarest class to {weights.max():.2g}"
                 )
                 return Saw("weighs_less", classes=int(seen.sum())).at(place).saying(says)
+            if in_another_order(counts, weights):
+                says = (
+                    f"the weights of {name} are the inverse frequencies of the classes, given to other classes: "
+                    f"{weights[counts.argmax()]:.2g} for the largest and {weights[counts.argmin()]:.2g} for the rarest"
+                )
+                return Saw("weighs_less", classes=int(seen.sum())).at(place).saying(says)
         return None
 
     def read(self) -> Answer:
@@ -162,6 +174,15 @@ class SamplerWeights(Watch):
         if drawn.drawn < drawn.held:
             return Unclear("the weights lower the share of the rarest class, but not by its frequency")
         return Saw("evens_out", share_in_data=drawn.held, share_drawn=drawn.drawn, classes=drawn.classes).at(place)
+
+
+def in_another_order(counts: NDArray[np.int64], weights: NDArray[np.float64]) -> bool:
+    """Whether weights times counts are alike for all classes only once both are sorted."""
+    if len(counts) < SEVERAL or counts.min() < PER_CLASS or weights.min() <= 0:
+        return False
+    own = np.log(weights) + np.log(counts)
+    sorted_ = np.log(np.sort(weights)[::-1]) + np.log(np.sort(counts))
+    return bool(sorted_.std() < ALIKE and own.std() > APART)
 
 
 def by_class(labels: NDArray[Any], weights: NDArray[np.float64]) -> Drawn | None:
