@@ -51,11 +51,11 @@ WRONG: dict[str, tuple[Apply, str, str]] = {
 UNCLEAR: dict[str, tuple[Apply, str]] = {
     "reversal": (lambda x: own.Reversed.apply(x, 1.0), "input unchanged"),
     "straight-through": (own.StraightThrough.apply, "straight-through"),
-    "surrogate": (own.Surrogate.apply, "surrogate"),
+    "surrogate": (own.Surrogate.apply, "straight-through estimator"),
     "mask or not": (own.ClampedThrough.apply, "a forgotten mask"),
     "prints": (own.Printing.apply, "its forward calls print"),
     "remembers": (own.Remembering.apply, "calls remember, which changes KEPT"),
-    "coarse": (own.Coarse.apply, "computes in float32 whatever it gets"),
+    "coarse": (own.Coarse.apply, "always computes in float32"),
     "stopped": (lambda x: own.Stopped.apply(x) + x, "returns None for every input"),
     "no double": (own.Failing.apply, "SystemExit: no kernel for double"),
     "an object": (lambda x: own.OfAnObject.apply(x, nn.Linear(1, 1)), "takes a Linear"),

@@ -139,7 +139,7 @@ def test_a_cache_that_the_script_makes_itself_is_reused(
     monkeypatch.setitem(sys.modules, "__main__", prepared)
     told = answer(tmp_path, CacheAge, prepared.features)
     assert told["outcome"] == "reused"
-    assert "read back" in told["says"]
+    assert "as an earlier run left it" in told["says"]
 
 
 def test_no_file_no_answer(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_result_that_nobody_reads_is_told_from_one_that_goes_on_without_its_gr
 ) -> None:
     said = answer(tmp_path / "a", UnusedParameters, lambda: trained(Blocks(how)))
     assert said["outcome"] == unused
-    assert ("nothing reads" in said["says"]) == (how == "dropped")
+    assert ("nothing uses" in said["says"]) == (how == "dropped")
     assert answer(tmp_path / "b", LossReachesParameters, lambda: trained(Blocks(how)))["outcome"] == reached
 
 
