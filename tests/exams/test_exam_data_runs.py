@@ -272,3 +272,9 @@ def test_the_batch_size_of_the_model_is_kept(name: str, wanted: str) -> None:
             return out
 
     assert outcome(name, Subject(Fixed(), CE(), cut(X, Y), val_batches=cut(*table(seed=1)))) == wanted
+
+
+@pytest.mark.parametrize(("training", "outcome"), [(1.98, "unclear"), (0.9, "both_high")])
+def test_a_loss_that_weighs_classes_says_nothing_of_unweighted_errors(training: float, outcome: str) -> None:
+    curve = [Errors(training, 1.9)] * 3
+    assert getattr(_judge(curve, 600), "outcome", "unclear") == outcome

@@ -36,6 +36,8 @@ MOST_MEASURED = 16
 HIGH = 0.5
 GAP = 0.25
 FALLS = 0.9
+WORSE = 1.25
+"""Training that ends this far above an answer without inputs aimed at another error, as a loss that weighs classes."""
 
 
 class Errors(NamedTuple):
@@ -100,6 +102,11 @@ def _judge(curve: Sequence[Errors], examples: int) -> Answer:
     if last.training > HIGH and last.validation <= HIGH:
         return Unclear(
             "the validation error is low and the training error is not, so they measure different quantities"
+        )
+    if last.training > WORSE:
+        return Unclear(
+            f"the training error is {last.training:.2f} times that of a prediction without inputs, so the loss aims at "
+            "another quantity"
         )
     if last.training > HIGH:
         return Saw("both_high", **figures).saying(said)
