@@ -257,6 +257,27 @@ signal.signal(signal.SIGTERM, leave)
     assert reported(under.out)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("group", [False, True])
+def test_a_signal_to_clew_or_to_its_group_reaches_the_script_once(tmp_path: Path, number: int, group: bool) -> None:
+    text = f"""
+import signal, time
+told = []
+signal.signal({int(number)}, lambda number, frame: told.append(number))
+print("ready", flush=True)
+while not told:
+    time.sleep(0.01)
+time.sleep(1.5)
+print("told", told)
+"""
+    script(tmp_path, text)
+    listens = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = start((*CLEW, "train.py"), tmp_path, start_new_session=True, preexec_fn=listens)
+    until_ready(process)
+    (os.killpg if group else os.kill)(process.pid, number)
+    assert ended(process).out.startswith(f"told [{int(number)}]\n")
+
+
 def test_ctrl_c_ends_the_script_and_the_report_comes(tmp_path: Path) -> None:
     script(tmp_path, TRAINS + "train(12)" + WAITS)
     # A shell that starts the tests in the background has them ignore interrupts, and so would what they start.

@@ -5,6 +5,7 @@ signals as a bare run. clew waits beside it, passes on what it is told, and look
 """
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from clew.errors import ClewError
 BOOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot")
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-FROM_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends these to the command as well
+FROM_THE_KEYBOARD = (signal.SIGINT, signal.SIGQUIT)
 ENDING = (signal.SIGTERM, signal.SIGHUP, *FROM_THE_KEYBOARD)
+HEARD_SECONDS = 0.5
+"""Within which the witness ends by a signal to the whole group."""
 LEFT_SECONDS = 4.0
 """From a signal that asks clew to end until it ends by it, with its report out or not."""
 
@@ -40,6 +43,7 @@ class Told:
         self.late = 0  # one that came when the command had ended
         self.stop: Callable[[], None] | None = None  # ends what is being made for the report
         self.child: subprocess.Popen[bytes] | None = None
+        self._witness: subprocess.Popen[bytes] | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Told":
@@ -47,11 +51,13 @@ class Told:
 
     def __exit__(self, *_: object) -> None:
         self._restore(*self._before)
+        self._dismiss()
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
     def started(self, child: "subprocess.Popen[bytes]") -> None:
         """From now on; a command that was started with signals ignored has them ignored."""
         self.child = child
+        self._witness = _witness()
         for number in (*PASSED_ON, *FROM_THE_KEYBOARD):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before.setdefault(number, signal.signal(number, self._hear))
@@ -59,6 +65,7 @@ class Told:
     def ended(self) -> None:
         """The keyboard speaks to clew again."""
         self.child = None
+        self._dismiss()
         self._restore(*FROM_THE_KEYBOARD)
         if self.asked in PASSED_ON:
             self._hurry(self.asked)
@@ -72,7 +79,7 @@ class Told:
         if number in ENDING:
             self.asked = self.asked or number
         if self.child is not None:
-            if number in PASSED_ON:
+            if not self._group_heard():
                 self.child.send_signal(number)
         elif number in ENDING:
             self.late = number
@@ -80,9 +87,42 @@ class Told:
             if self.stop is not None:
                 self.stop()
 
+    def _group_heard(self) -> bool:
+        """Whether the signal went to the whole group, as Ctrl-C at a terminal does, and so to the command as well."""
+        if self._witness is None:
+            return False
+        try:
+            self._witness.wait(HEARD_SECONDS)
+        except subprocess.TimeoutExpired:
+            return False
+        self._dismiss()
+        self._witness = _witness()
+        return True
+
+    def _dismiss(self) -> None:
+        if self._witness is not None and self._witness.stdin is not None:
+            self._witness.stdin.close()
+            self._witness.wait()
+            self._witness = None
+
     def _hurry(self, by: int) -> None:
         signal.signal(signal.SIGALRM, lambda *_: end_like(by))
         signal.setitimer(signal.ITIMER_REAL, LEFT_SECONDS)
+
+
+def _witness() -> "subprocess.Popen[bytes] | None":
+    """A process of the same group that ends by any signal, or when clew ends."""
+    try:
+        return subprocess.Popen(
+            ["cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)),
+        )
+    except OSError:
+        return None
 
 
 def end_like(number: int) -> None:
