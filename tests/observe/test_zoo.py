@@ -16,7 +16,7 @@ ZOO = Path(__file__).parent / "zoo"
 TORCHRUN = (str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc-per-node", "2")
 TORN_DOWN = "terminate called without an active exception"
 """A rank that ends while gloo's threads still run is aborted by C++ now and then, also without clew: then run again."""
-KNOWN = "compiled code|kept for exams"
+KNOWN = "compiled code|captured for exams"
 TIMING = re.compile(r"'\w*(runtime|per_second)': '[^']*'")
 
 
