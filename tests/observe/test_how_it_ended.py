@@ -107,6 +107,17 @@ def test_the_exception_and_its_line_come_first(tmp_path: Path) -> None:
     assert (crash["kind"], crash["place"]["line"], crash["memory"]) == ("KeyError", 12, {})
 
 
+def test_secrets_in_the_message_of_an_exception_are_masked(tmp_path: Path) -> None:
+    says = "api_key=SECRET10 and token: SECRET11 password='SECRET12' https://user:SECRET13@host"
+    script(tmp_path, TRAINS + f"train(12)\nraise ValueError({says!r})")
+    under = warm_run(tmp_path, "--no-exams", "--json", "out.json", "--html", "out.html", "train.py")
+    (crash,) = (tmp_path / "kept").rglob("crash-*.json")
+    shown = [under.out, crash.read_text(), *((tmp_path / f"out.{kind}").read_text() for kind in ("json", "html"))]
+    for text in shown:
+        assert "(masked)" in text
+        assert "SECRET" not in text
+
+
 OOM = """
 class Wide(torch.nn.Module):
     def __init__(self):

@@ -38,7 +38,7 @@ from clew.observe.progress import sweep
 from clew.records.case import Case, HeldClue
 from clew.records.clue import Clue
 from clew.records.exact import pretty
-from clew.records.masked import masked_words
+from clew.records.masked import masked_text, masked_words
 from clew.records.place import Place, near, told
 from clew.report.run_page import DataFile, RunFacts
 from clew.report.view import CaseView, view
@@ -426,7 +426,7 @@ def troubles(folder: str) -> tuple[str, ...]:
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         if name.startswith("trouble-"):
             held = reading.text(os.path.join(folder, name)).splitlines()
-            lines.update(dict.fromkeys(line.strip() for line in held if line.strip()))
+            lines.update(dict.fromkeys(masked_text(line.strip()) for line in held if line.strip()))
     return tuple(lines)
 
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from clew.home import private
+from clew.records.masked import masked_text
 
 BEGINS = "crash-"
 LONGEST = 1000
@@ -58,7 +59,7 @@ def told(error: BaseException) -> dict[str, Any]:
     phase = next((_phase(held) for held in frames if _phase(held)), "")
     return {
         "kind": name,
-        "says": str(error)[:LONGEST],
+        "says": masked_text(str(error))[:LONGEST],
         "file": file,
         "line": line,
         "symbol": "" if symbol.startswith("<") else symbol,

@@ -17,6 +17,8 @@ _SURE = (
 _EITHER = r"token|key|auth|bearer"
 _NAMED = re.compile(rf"(?:^|[^a-z])(?:(?P<sure>{_SURE})|{_EITHER})$", re.IGNORECASE)
 _RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_\-+/=.]{16,}")
+_SHORT = re.compile(r"(?=.*\d)(?=.*[A-Z])[A-Za-z0-9_\-+/=]{8,}")
+"""What follows `token` may be shorter: few other tokens mix capitals and digits."""
 _KNOWN = re.compile(
     r"\b(?:hf_|sk-|sk_live_|gh[opsur]_|github_pat_|glpat-|xox[abprs]-|pypi-|AKIA|ASIA|AIza|ya29\.|eyJ[\w-]{1,200}\.eyJ)[\w.-]{12,}"
     r"|(?<=://)[^\s/:@]{1,200}:[^\s/@]{1,200}(?=@)|(?<=[Bb]earer )[\w.~+/=-]{8,}"
@@ -33,7 +35,10 @@ def secret(name: str, value: object) -> bool:
         return False
     # `hubToken` is `hub_token`
     found = _NAMED.search(re.sub(r"([a-z])([A-Z])", r"\1_\2", name.strip("-_ ")))
-    return found is not None and bool(found["sure"] or _RANDOM.fullmatch(str(value)))
+    if found is None or found["sure"]:
+        return found is not None
+    short = found.group().lower().endswith("token") and _SHORT.fullmatch(str(value))
+    return bool(short or _RANDOM.fullmatch(str(value)))
 
 
 def masked(name: str, value: Any) -> Any:
