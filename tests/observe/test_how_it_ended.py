@@ -206,7 +206,8 @@ def test_who_ends_a_training_gets_no_exams(tmp_path: Path, number: int, group: b
     assert table(tmp_path)["exams"]["made"] == 0
 
 
-def test_who_ends_the_exams_gets_the_report_and_the_signal(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "group"), [(signal.SIGTERM, False), (signal.SIGHUP, True)])
+def test_who_ends_the_exams_gets_the_report_and_the_signal(tmp_path: Path, number: signal.Signals, group: bool) -> None:
     script(tmp_path, TRAINS + "train(200)\nimport time\ntime.sleep(2)")
 
     def announced(process: "subprocess.Popen[str]") -> None:
@@ -215,8 +216,10 @@ def test_who_ends_the_exams_gets_the_report_and_the_signal(tmp_path: Path) -> No
             if "exams on the captured step" in line:
                 return
 
-    under = told(tmp_path, announced, signal.SIGTERM, False)
-    assert under.status == -signal.SIGTERM
+    under = told(tmp_path, announced, number, group)
+    assert under.status == -number
+    assert f"{number.name} ended the exams" in under.out
+    assert "exams ended early" not in under.out
     assert "200 steps" in under.out
 
 

@@ -48,6 +48,10 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("train.py").write_text("import torch\nfor batch in " + "x" * 100 + ":\n    pass\n")
 
 
+def test_a_page_that_was_not_written_is_not_named() -> None:
+    assert "HTML report" not in page(*PASSED, facts=FACTS._replace(page=False))
+
+
 def test_a_sound_run_needs_four_lines() -> None:
     lines = page(*PASSED, clue("learning_curve", "both_low")).splitlines()
     assert lines[1:] == [

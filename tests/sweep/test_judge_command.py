@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clew.sweep import read
 from clew.sweep.read import read_table
 from conftest import Clew
 
@@ -79,6 +80,23 @@ def test_a_goal_of_min_turns_everything(clew: Clew, tmp_path: Path) -> None:
 def test_no_effect(clew: Clew, tmp_path: Path) -> None:
     status, table = judged(clew, tmp_path, rows([0.001, 0.01, 0.1], 6, nothing))
     assert (status, only(table)["verdict"], only(table)["best"]) == (0, "no_effect", None)
+
+
+@pytest.mark.parametrize(("limit", "says"), [("MOST_UNPACKED", "in one row group"), ("MOST_CELLS", "cells")])
+def test_a_parquet_file_that_declares_too_much_is_refused(
+    clew: Clew, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, says: str
+) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    monkeypatch.setattr(read, limit, 1000)
+    table = arrow.table({"acc": ["x" * 500] * 600, "seed": [0] * 600})
+    parquet.write_table(table, tmp_path / "big.parquet", compression="zstd", use_dictionary=False)
+    for words in (("judge", "big.parquet", "--metric", "acc"), ("collect", "big.parquet")):
+        said = clew("sweep", *words)
+        assert said.status == 2
+        assert says in said.err
+        assert len(said.err.splitlines()) == 1
 
 
 def test_one_seed_is_refused(clew: Clew, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from threading import Timer
 from typing import Any, NamedTuple
 
 from clew.archive.model import OBSERVED, Run
+from clew.archive.runs import signal_name
 from clew.evidence.words import ERASE
 from clew.exams.exam import DECIDING
 from clew.home import private
@@ -81,6 +82,10 @@ def examine(
     finally:
         signal.signal(signal.SIGINT, before)
     os.remove(run.path(OBSERVED))
+    if told.late:
+        says = f"{signal_name(told.late)} ended the exams"
+        spent = found.seconds or time.monotonic() - until + budget
+        return found._replace(ended=says, seconds=spent, notes=found.notes if found.made else (*found.notes, says))
     if status and time.monotonic() > until:
         made = {clue.test for clue in found.clues}
         left_out = tuple(name for name in DECIDING if name not in made)

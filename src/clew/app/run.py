@@ -398,6 +398,7 @@ def facts(done: Done) -> RunFacts:
         _exams_line(done.exams),
         *(_crash_facts(done.crash) if done.crash else ("", None, "")),
         tuple(part.steps for part in trainings(done.parts)),
+        os.path.isfile(done.run.path(PAGE)),
     )
 
 
@@ -417,7 +418,11 @@ def _crash_facts(crash: Crash) -> tuple[str, Place | None, str]:
 
 
 def _exams_line(held: Exams) -> str:
-    return f"{held.made} exams in {held.seconds:.0f} s{held.ended and '; '}{held.ended}." if held.made else ""
+    return (
+        f"{held.made} exam{'s' * (held.made != 1)} in {held.seconds:.0f} s{held.ended and '; '}{held.ended}."
+        if held.made
+        else ""
+    )
 
 
 def troubles(folder: str) -> tuple[str, ...]:

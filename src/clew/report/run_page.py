@@ -55,6 +55,7 @@ class RunFacts(NamedTuple):
     crashed_at: Place | None = None
     crash_told: str = ""  # phase, process, memory
     trainings: tuple[int, ...] = ()  # the steps of each
+    page: bool = True  # whether report.html could be written
 
     @property
     def made(self) -> str:
@@ -94,7 +95,8 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
         page.say(counts, 0, "", DIM)
         if facts.exams:
             page.say(facts.exams, 0, "", DIM)
-    page.say(f"HTML report: {facts.folder}/report.html (clew open)", 0, "", DIM)
+    if facts.page:
+        page.say(f"HTML report: {facts.folder}/report.html (clew open)", 0, "", DIM)
     return page
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from clew.errors import ClewError
 from clew.sweep.points import Found, Look, row
-from clew.sweep.read import arrow_with
+from clew.sweep.read import arrow_with, must_fit
 from clew.sweep.spool import Spool
 
 COLLECTED, LOOKED = b"clew.collected", b"clew.sources"
@@ -65,6 +65,7 @@ def state(path: str) -> State:
         held = arrow.parquet.read_schema(path).metadata or {}
         if COLLECTED not in held:
             raise ClewError(f"{path} is a table of runs and no cache: name another file with --into.")
+        must_fit(path, arrow.parquet.read_metadata(path))
         columns = arrow.parquet.read_table(path, columns=["run_id", "source", "state"]).to_pylist()
         looked = {str(name): float(at) for name, at in json.loads(held.get(LOOKED, b"{}")).items()}
         known = {str(one[name]) for one in columns if one["state"] != "running" for name in ("run_id", "source")}

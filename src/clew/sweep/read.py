@@ -19,6 +19,9 @@ LINES = 20_000
 MANY = 2_000_000
 """Rows from which columns of nearly unique cells are no longer kept: no parameter looks like that."""
 
+MOST_UNPACKED, MOST_CELLS = 256 << 20, 1 << 27
+"""Of a Parquet file: declared bytes of one group of rows, which is unpacked at once; cells, of which each stays."""
+
 
 def read_table(path: str, keep: tuple[str, ...] = ()) -> Table:
     """A file of runs. `keep` are columns that are wanted whatever they hold.
@@ -130,6 +133,7 @@ def _parquet(path: str) -> Iterator[Table]:
         with arrow.parquet.ParquetFile(path) as file:
             if not file.metadata.num_rows:
                 raise ClewError(f"{path} has columns and no rows.")
+            must_fit(path, file.metadata)
             for batch in file.iter_batches(1 << 17):
                 held = arrow.Table.from_batches([batch]).flatten()
                 names = held.column_names
@@ -137,6 +141,18 @@ def _parquet(path: str) -> Iterator[Table]:
                 yield Table(held.num_rows, columns, path)
     except (OSError, arrow.ArrowException) as error:
         raise ClewError(f"{path} is damaged: {str(error).splitlines()[0].rstrip('.')}.") from error
+
+
+def must_fit(path: str, held: Any) -> None:
+    """Raises where the metadata of a Parquet file declare more than may be unpacked."""
+    largest = max((held.row_group(at).total_byte_size for at in range(held.num_row_groups)), default=0)
+    if largest > MOST_UNPACKED:
+        raise ClewError(
+            f"{path} unpacks to {largest >> 20:,} MiB in one row group, and clew reads at most {MOST_UNPACKED >> 20}."
+        )
+    cells = held.num_rows * held.num_columns
+    if cells > MOST_CELLS:
+        raise ClewError(f"{path} has {cells:,} cells, and clew reads at most {MOST_CELLS:,}.")
 
 
 def _age(path: str) -> Iterator[str]:
