@@ -107,6 +107,20 @@ def test_the_exception_and_its_line_come_first(tmp_path: Path) -> None:
     assert (crash["kind"], crash["place"]["line"], crash["memory"]) == ("KeyError", 12, {})
 
 
+@pytest.mark.parametrize("fails", ["torch.zeros(2) @ torch.zeros(3)", "loss.backward()"])
+def test_an_error_in_the_first_step_counts_no_checks_and_makes_no_exams(tmp_path: Path, fails: str) -> None:
+    text = "import torch\nimport torch.nn.functional as F\nmodel = torch.nn.Linear(4, 1)\n"
+    text += "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    text += "loss = F.mse_loss(model(torch.randn(8, 4)), torch.randn(8, 1))\nloss.backward()\n"
+    script(tmp_path, text + f"{fails}\noptimizer.step()\n")
+    under = warm_run(tmp_path, "--json", "out.json", "train.py")
+    assert table(tmp_path)["run"]["steps"] == table(tmp_path)["exams"]["made"] == 0
+    assert "RuntimeError" in under.out
+    assert "No optimiser step was seen" in under.out
+    assert "passed" not in under.out
+    assert "Next observations" not in under.out
+
+
 def test_secrets_in_the_message_of_an_exception_are_masked(tmp_path: Path) -> None:
     says = "api_key=SECRET10 and token: SECRET11 password='SECRET12' https://user:SECRET13@host"
     script(tmp_path, TRAINS + f"train(12)\nraise ValueError({says!r})")

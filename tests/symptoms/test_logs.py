@@ -566,6 +566,11 @@ def test_of_a_very_long_file_the_ends_are_read(monkeypatch: pytest.MonkeyPatch) 
     assert any("large" in note for note in log.notes)
 
 
+def test_a_json_value_of_millions_of_records_is_refused_unread() -> None:
+    with pytest.raises(ClewError, match="3,000,001 records in one JSON value"):
+        read_text("[" + ",".join(['{"a":1}'] * 3_000_000) + "]", "wide.json")
+
+
 def test_more_records_than_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs_points, "MOST_RECORDS", 10)
     monkeypatch.setattr(logs_points, "MOST_NAMES", 3)

@@ -168,7 +168,7 @@ def judge(held: Run, watched: Watched, told: Told) -> Done:
         more.append(repeat(load(), held, command, script, ended, parts, options.sample))
     seen = seen_in(parts, held, script, domain, more)
     done = Done(held, command, ended, parts, seen, said, files, crash=crash)
-    if options.exams and not told.asked and not witnessed(seen) and captures(held):
+    if options.exams and steps_of(parts) and not told.asked and not witnessed(seen) and captures(held):
         clues = [item.clue for item in seen.case.clues]
         with spared(said):
             budget = options.budget or min(max(ended.seconds, SHORTEST), BUDGET)

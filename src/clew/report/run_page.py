@@ -66,6 +66,11 @@ class RunFacts(NamedTuple):
             return f"{len(self.trainings)} trainings of {', '.join(shown[:-1])} and {shown[-1]} steps"
         return f"{self.steps} step{'s' * (self.steps != 1)}"
 
+    @property
+    def never_trained(self) -> bool:
+        """An error ended it in its first step: what was looked for had no chance to show."""
+        return bool(self.crash) and not self.steps
+
     def read(self, most: int = SHOWN) -> str:
         """The data files that were read, a few by name."""
         held = [str(item) for item in self.files if not item.written]
@@ -89,7 +94,7 @@ def run_page(seen: CaseView, facts: RunFacts, page: Page, everything: bool = Fal
     page.line(f"{word_shown}  {facts.script}: {facts.made} in {seconds(facts.seconds)}{ranks}{ended}")
     looked = body(seen, facts, page, everything)
     page.line()
-    if not everything:
+    if not everything and not facts.never_trained:
         name = os.path.basename(facts.folder)
         counts = f"{len(looked.absent)} checks passed, {len(looked.unclear)} did not apply: clew show {name} --all"
         page.say(counts, 0, "", DIM)
@@ -111,7 +116,7 @@ def body(seen: CaseView, facts: RunFacts, page: Page, everything: bool) -> "Look
     else:
         told = {seen.counted[index].clue.test for item in found(seen) for index in item.clues}
         _signs(looked._replace(seen=[item for item in looked.seen if item[0].clue.test not in told]), page)
-        if verdict.word != "healthy" and looked.seen:
+        if verdict.word != "healthy" and looked.seen and not facts.never_trained:
             possible(seen, page)
             next_tests(seen, page, most=2, timed=True)
     if everything:

@@ -33,6 +33,8 @@ from clew.symptoms.logs_points import Points, Resolved
 
 LARGEST_JSON = 64 << 20
 MOST_FROM_PIPE = 64 << 20
+MOST_RECORDS = 1_000_000
+"""In one JSON value: each takes hundreds of bytes, however short it is written."""
 HEAD, FEWEST_LINES, MOST_HEAD = 1 << 16, 3, 4 << 20
 """What a log is shows in its first bytes; where lines are long, in as many as hold a few of them."""
 
@@ -162,6 +164,10 @@ def _json(path: str, file: BinaryIO, lines: Lines, first: list[str]) -> Log | No
     whole = file.read(LARGEST_JSON + 1)
     if len(whole) > LARGEST_JSON:
         return None
+    if (records := whole.count(b"{") + whole.count(b"[")) > MOST_RECORDS:
+        raise ClewError(
+            f"{path} holds {records:,} records in one JSON value, more than {MOST_RECORDS:,}: put one on a line."
+        )
     held = parse(lines.decode(whole).lstrip("\ufeff"))
     form = read_json(held, reader)
     if form:
