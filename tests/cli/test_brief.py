@@ -172,7 +172,7 @@ def test_a_closed_case_and_an_exam_by_name_give_their_own_answer() -> None:
         "case": {"closed": closed},
     }
     lines = brief.page(full, Page()).lines
-    assert lines[0] == "Case closed: loss.double_softmax. loss_input_kind is logits"
+    assert lines == ["Case closed: loss.double_softmax. loss_input_kind is logits"]
     made = Page()
     made.lines = [f"answer {n}" for n in range(9)]
     exam = {**full, "command": "exam", "exams": {"only": ["overfit_one_batch"]}}

@@ -80,6 +80,7 @@ def page(full: Any, made: Page) -> Page:
     short = Page(made.columns, made.colour)
     if closing := (inner.get("case") or {}).get("closed"):
         some(short, f"Case closed: {closing['cause']}. {closing['evidence']}".strip(), "", 2)
+        return short
     _heading(inner, short)
     findings = [row for row in inner["causes"] if row.get("kind") == "finding"]
     shown = findings[:CAUSES] or (_told(inner) if inner["verdict"] in ("fault", "suspect") else [])
