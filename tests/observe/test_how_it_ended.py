@@ -132,6 +132,15 @@ def test_secrets_in_the_message_of_an_exception_are_masked(tmp_path: Path) -> No
         assert "SECRET" not in text
 
 
+def test_steps_before_an_exec_are_said(tmp_path: Path) -> None:
+    script(tmp_path, TRAINS + "train(12)", "second.py")
+    again = "os.execv(sys.executable, [sys.executable, 'second.py'])"
+    script(tmp_path, TRAINS + f"train(7)\nimport os, sys\n{again}")
+    under = clew_run(tmp_path, "--no-exams", "--json", "out.json", "train.py")
+    assert table(tmp_path)["run"]["steps"] == 12
+    assert "trained 7 steps before os.exec replaced it" in " ".join(under.out.split())
+
+
 OOM = """
 class Wide(torch.nn.Module):
     def __init__(self):

@@ -22,7 +22,7 @@ from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 from clew.home import private
-from clew.observe import crash, files
+from clew.observe import crash, files, tally
 from clew.observe.guard import Unwarned, own_part, release
 from clew.observe.output import OutputCopy
 from clew.observe.patches import unframe
@@ -110,6 +110,9 @@ class Session:
         watches, failed = all_watches()
         for sentence in failed:
             self.trouble(sentence)
+        before = tally.read(os.path.join(self.folder, f"{tally.BEGINS}{self.pid}"))[tally.STEPS]
+        if before:
+            self.trouble(f"process {self.pid} trained {before} steps before os.exec replaced it; they are not counted")
         limit = int(os.environ.get("CLEW_STEPS", "0") or 0)
         self.recorder = Recorder(
             self.folder, [*watches, Settings, self._kept_step()], os.environ.get("CLEW_SAMPLE", "auto"), limit
