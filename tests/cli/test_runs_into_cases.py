@@ -49,6 +49,8 @@ def test_a_kept_run_gives_its_clues_once(opened: Clew) -> None:
 
 def test_the_work_log_lists_the_runs_of_the_script(opened: Clew) -> None:
     run = kept()
+    third = " ".join(opened("case", "log").out.split()).split("3. ")[1].split("4. Results")[0]
+    assert "the runs under 4 were to answer: does it still show: it does not learn" in third
     going = runs.begin(["python", "train.py"], script="train.py")
     other = kept("other.py")
     text = " ".join(opened("case", "log").out.split())

@@ -233,7 +233,9 @@ def log_page(case: Case, page: Page, runs: Sequence[tuple[bool, str, str]] = ())
             notes.sort(key=lambda note: note.about)
         kept = [row for row in runs if row[0] == (part == "running")] if part in ("running", "result") else []
         if not notes and not kept:
-            page.say("nothing yet", 2, "", DIM)
+            ended = part == "running" and runs
+            says = f"none now; the runs under 4 were to answer: does it still show: {case.symptom}"
+            page.say(says if ended else "nothing yet", 2, "", DIM)
         for _, at, says in kept:
             page.say(says, 2, at)
             if part == "running":

@@ -83,7 +83,8 @@ def _measured(table: Table, roles: Roles, metric: str, notes: list[str]) -> Tabl
     keep = np.isin(groups, groups[there])
     if keep.all() or not keep.any():
         return table
-    names = sorted({str(table.columns[roles.group].cell(int(row))) for row in np.flatnonzero(~keep)})
+    named = table.columns[roles.id or roles.group]
+    names = sorted({str(named.cell(int(row))) for row in np.flatnonzero(~keep)})
     more = " and others" if len(names) > 3 else ""
     left = int((~keep).sum())
     says = f"{left} run{'s' * (left != 1)} without {metric} {'are' if left != 1 else 'is'} left out"
