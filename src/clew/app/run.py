@@ -413,7 +413,7 @@ def _crash_facts(crash: Crash) -> tuple[str, Place | None, str]:
     memory = [f"{held[name]:.2f} GiB {name}" for name in ("allocated", "reserved") if name in held]
     memory += [f"{held['resident']:.2f} GiB in main memory"] if "resident" in held else []
     told = f"Raised {crash.phase or 'in the script, outside of model, backward and optimiser'}"
-    told += f", in process {crash.pid}{rank}" if rank else ""
+    told += f", in process {crash.pid}{rank}" if rank or memory else ""
     return says, crash.place, f"{told}{'; ' if memory else ''}{', '.join(memory)}."
 
 
