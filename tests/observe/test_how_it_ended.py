@@ -186,10 +186,8 @@ def test_out_of_memory_names_memory_process_line_and_phase(tmp_path: Path, last:
     assert crash["memory"]["reserved"] == 26.6
     assert crash["memory"]["resident"] > 0
     said = " ".join(under.out.split())
-    assert (
-        f"Raised {phase or 'in the script, outside of model, backward and optimiser'}, in process {crash['pid']}; 26.10 GiB"
-        in said
-    )
+    during = phase or "in the script, outside of model, backward and optimiser"
+    assert f"Raised {during}, in process {crash['pid']}; 26.10 GiB" in said
     assert "26.60 GiB reserved" in said
 
 
