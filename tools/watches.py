@@ -1,9 +1,10 @@
 """Does every watch see the same alone as beside all others, and with a step kept for exams as without one?
 
-python tools/watches.py [--program NAME]… [--watch TEST]…    exit 1 where an answer or a place differs
+python tools/watches.py [--program NAME]… [--watch TEST]… [--some N]    exit 1 where an answer or a place differs
 
 Each program of the casebook runs for a few steps, sound and with its first fault, in a forked process each time.
-Without options it takes all programs that one plain process trains, and all watches: some hours.
+Without options it takes all programs that one plain process trains, and all watches: some hours. `--some N` takes N
+watches alone on each program, others on the next; with and without a kept step all of them are compared anyway.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import torch
 
@@ -58,18 +60,20 @@ def observe(place: str, words: list[str], watches: list[type[Watch]], capture: b
         os._exit(0)
 
 
-def differences(item: Fault, program: Program, tests: list[str], options: Options) -> list[str]:
+def differences(item: Fault, program: Program, tests: list[str], some: int, options: Options) -> list[str]:
     launcher, words = words_of(program, 0)
     if launcher != "python":
         return []
     place = workplace(item, prepared(program, options), options, item.id)
     watches = registry.all_watches()[0]
     whole = answers(place, words, watches, True)
-    chosen = [watch for watch in watches if watch.test not in TIMED and (not tests or watch.test in tests)]
+    untimed = [watch for watch in watches if watch.test not in TIMED]
+    chosen = [watch for watch in untimed if not tests or watch.test in tests]
+    chosen = sorted(chosen, key=lambda held: crc32(f"{item.id} {held.test}".encode()))[: some or None]
     if not whole:
         return [f"{item.id}: nothing was seen at all"]
     plain = answers(place, words, watches, False)
-    told = [f"{item.id}: {held.test} without a kept step" for held in chosen if plain[held.test] != whole[held.test]]
+    told = [f"{item.id}: {held.test} without a kept step" for held in untimed if plain[held.test] != whole[held.test]]
     alone = {held.test: answers(place, words, [held], False).get(held.test) for held in chosen}
     return told + [f"{item.id}: {test} alone" for test, answer in alone.items() if answer != whole[test]]
 
@@ -78,6 +82,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", action="append", default=[], choices=sorted(programs()))
     parser.add_argument("--watch", action="append", default=[])
+    parser.add_argument("--some", type=int, default=0, metavar="N")
     given = parser.parse_args()
     found = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +90,7 @@ def main() -> int:
             first = next((item for item in faults() if item.program == name), None)
             for item in (healthy(name), first):
                 if item is not None:
-                    for line in differences(item, programs()[name], given.watch, Options(folder)):
+                    for line in differences(item, programs()[name], given.watch, given.some, Options(folder)):
                         print(line, flush=True)
                         found += 1
     return 1 if found else 0
