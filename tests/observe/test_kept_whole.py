@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shlex
 import signal
 import sys
 from functools import partial
@@ -97,6 +98,7 @@ def test_damaged_answers_cost_themselves(tmp_path: Path, held: str) -> None:
 
 FULL = """
 import resource
+import shlex
 def room(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 train(20)
@@ -192,7 +194,7 @@ os.waitpid(child, 0)
 @pytest.mark.parametrize("options", ["", "--fail-on suspect"])
 def test_a_report_that_cannot_be_printed_changes_no_status(tmp_path: Path, place: str, options: str) -> None:
     script(tmp_path, "raise SystemExit(3)")
-    command = f"set -o pipefail; {' '.join(WHOLE)} {options} train.py {place}"
+    command = f"set -o pipefail; {shlex.join(WHOLE)} {options} train.py {place}"
     under = ended(start(("bash", "-c", command), tmp_path))
     assert under.status == 3
     assert "Traceback" not in under.err
@@ -202,9 +204,9 @@ def test_a_report_that_cannot_be_printed_changes_no_status(tmp_path: Path, place
 def test_fail_on_and_lint_too(tmp_path: Path, place: str) -> None:
     script(tmp_path, TRAINS.replace("        optimizer.zero_grad()\n", "") + "train(40)")
     script(tmp_path, "import torch\nloss = torch.nn.CrossEntropyLoss()(torch.softmax(x, 1), y)\n", "double.py")
-    run = f"set -o pipefail; {' '.join(CLEW)} --fail-on fault train.py {place}"
+    run = f"set -o pipefail; {shlex.join(CLEW)} --fail-on fault train.py {place}"
     assert ended(start(("bash", "-c", run), tmp_path)).status == 1
-    lint = f"set -o pipefail; {sys.executable} -m clew lint double.py {place}"
+    lint = f"set -o pipefail; {shlex.quote(sys.executable)} -m clew lint double.py {place}"
     under = ended(start(("bash", "-c", lint), tmp_path))
     assert under.status == 1
     assert under.err == (
